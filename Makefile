@@ -1,0 +1,30 @@
+# Everything a new machine needs is done here: Python >= 3.11 and make are enough.
+PYTHON ?= python3
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+BIN := .venv/bin
+
+.PHONY: env demo test test-slow check bench
+
+env: .venv/ready
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip install --quiet -e '.[test,dev]'
+	touch $@
+
+demo: env
+	$(BIN)/gradveil audit --out runs/demo
+
+test: env
+	$(BIN)/python -m pytest
+
+test-slow: env
+	$(BIN)/python -m pytest -m slow
+
+check: env
+	./check
+
+bench: env
+	$(BIN)/gradveil bench engine

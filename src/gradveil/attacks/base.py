@@ -1,0 +1,41 @@
+"""An attack: the inverse of the client."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from gradveil.compute import Compute
+from gradveil.seeds import Seed
+from gradveil.server import Observation
+from gradveil.types import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reconstruction:
+    """What an attack made of the updates. All fields carry the client axis of the observation."""
+
+    images: Float[Tensor, "client example channel height width"]
+    labels: Float[Tensor, "client example class"]
+    found: Bool[Tensor, "client example"]  # an active attack may find fewer than were sent
+    loss: Float[Tensor, " client"]  # what the attacker sees; not finite means the trial failed
+    backend: str = "closed form"
+    notes: tuple[str, ...] = ()  # said by the engine, for instance why a faster back end could not run
+    converged: Bool[Tensor, " client"] | None = None  # None: the method has no notion of it
+
+
+class Attack(ABC):
+    """`plant` what is sent (honest servers: nothing), then `reconstruct` from what comes back."""
+
+    def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
+        return model
+
+    @property
+    def plants(self) -> bool:
+        return type(self).plant is not Attack.plant
+
+    @abstractmethod
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction: ...

@@ -1,0 +1,1 @@
+"""The optimization attack and its parts: distance x space x priors x optimizer."""

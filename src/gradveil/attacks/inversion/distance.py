@@ -1,0 +1,87 @@
+"""Distances between a dummy update and the one received. Written for one client; smaller is closer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gradveil.types import Update
+
+
+class Distance(Protocol):
+    def __call__(self, dummy: Update, seen: Update) -> Tensor: ...
+
+
+class ProductDistance(Distance, Protocol):
+    """A distance that needs only inner products, tensor by tensor: the fast sweep then never forms the gradient.
+
+    `of_products(cross, own, target)` takes <dummy, seen>, <dummy, dummy> and <seen, seen>, each [..., tensor].
+    """
+
+    def of_products(self, cross: Tensor, own: Tensor, target: Tensor) -> Tensor: ...
+
+
+def matched(names: list[str], only: tuple[str, ...], without: tuple[str, ...]) -> list[str]:
+    """The tensors that take part in the match; patterns as in file names.
+
+    >>> matched(["conv.weight", "fc.weight", "fc.bias"], (), ("fc.*",))
+    ['conv.weight']
+    """
+    kept = [n for n in names if not only or any(fnmatchcase(n, p) for p in only)]
+    return [n for n in kept if not any(fnmatchcase(n, p) for p in without)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cosine:
+    """1 - cosine: of the flat update, or the mean over tensors if `per_tensor`."""
+
+    per_tensor: bool = False
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def __call__(self, dummy: Update, seen: Update) -> Tensor:
+        names = matched(list(seen), self.only, self.without)
+        pairs = [(dummy[n].flatten(), seen[n].flatten()) for n in names]
+        cross = torch.stack([(d * s).sum() for d, s in pairs])
+        own = torch.stack([(d * d).sum() for d, _ in pairs])
+        target = torch.stack([(s * s).sum() for _, s in pairs])
+        return self.of_products(cross, own, target)
+
+    def of_products(self, cross: Tensor, own: Tensor, target: Tensor) -> Tensor:
+        tiny = torch.finfo(cross.dtype).tiny
+        if self.per_tensor:
+            return 1 - (cross / (own.clamp_min(tiny).sqrt() * target.clamp_min(tiny).sqrt())).mean(-1)
+        lengths = own.sum(-1).clamp_min(tiny).sqrt() * target.sum(-1).clamp_min(tiny).sqrt()
+        return 1 - cross.sum(-1) / lengths
+
+
+@dataclass(frozen=True, kw_only=True)
+class L2:
+    """Sum (or mean over elements of each tensor, `per_tensor`) of squared differences."""
+
+    per_tensor: bool = False
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def __call__(self, dummy: Update, seen: Update) -> Tensor:
+        names = matched(list(seen), self.only, self.without)
+        each = [(dummy[n] - seen[n]).square() for n in names]
+        return torch.stack([e.mean() if self.per_tensor else e.sum() for e in each]).sum()
+
+
+@dataclass(frozen=True, kw_only=True)
+class L1:
+    """Sum (or mean over elements of each tensor, `per_tensor`) of absolute differences."""
+
+    per_tensor: bool = False
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+    def __call__(self, dummy: Update, seen: Update) -> Tensor:
+        names = matched(list(seen), self.only, self.without)
+        each = [(dummy[n] - seen[n]).abs() for n in names]
+        return torch.stack([e.mean() if self.per_tensor else e.sum() for e in each]).sum()

@@ -1,0 +1,145 @@
+"""Priors: what a picture should look like. All take and return a leading trial axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from gradveil.client import BATCH_NORMS, in_client_mode
+from gradveil.scenario import LocalTraining
+from gradveil.server import Observation
+from gradveil.types import Images
+
+Weight = float | tuple[float, ...]  # several weights are dealt out over the restarts, one each in turn
+Penalty = Callable[[Images, Images], Tensor]  # (pictures as optimized, pictures as fed) -> [trial]
+
+
+class Prior(Protocol):
+    def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
+        """`seen` has one client per trial; `restarts` numbers the trials of one client."""
+        ...
+
+
+def dealt(weight: Weight, restarts: Tensor, like: Tensor) -> Tensor:
+    """The weight of each trial."""
+    weights = torch.as_tensor(weight, dtype=like.dtype).flatten()
+    return weights[restarts.cpu() % len(weights)].to(like.device)
+
+
+def _like(seen: Observation) -> Tensor:
+    return next(iter(seen.update.values()))
+
+
+@dataclass(frozen=True)
+class TotalVariation:
+    """Mean absolute difference of neighbors, down plus right; `isotropic` takes the length of the two.
+
+    Pairs that would cross the border are left out: padding it with zeros, as others do, costs about 1 dB.
+    """
+
+    weight: Weight = 1e-4
+    isotropic: bool = False
+
+    def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
+        weight = dealt(self.weight, restarts, _like(seen))
+        return lambda pixels, fed: weight * self.of(pixels)
+
+    def of(self, pixels: Images) -> Tensor:
+        down = pixels[..., 1:, :] - pixels[..., :-1, :]
+        right = pixels[..., :, 1:] - pixels[..., :, :-1]
+        if not self.isotropic:
+            return down.abs().flatten(1).mean(1) + right.abs().flatten(1).mean(1)
+        both = down[..., :, :-1].square() + right[..., :-1, :].square()
+        return (both + 1e-12).sqrt().flatten(1).mean(1)  # a corner at zero has no slope: rounded off
+
+
+@dataclass(frozen=True)
+class Norm:
+    """Mean square of the pictures as optimized."""
+
+    weight: Weight = 1e-6
+
+    def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
+        weight = dealt(self.weight, restarts, _like(seen))
+        return lambda pixels, fed: weight * pixels.square().flatten(1).mean(1)
+
+
+@dataclass(frozen=True)
+class Box:
+    """Mean square of what lies outside [0, 1]: a soft wall for unboxed spaces."""
+
+    weight: Weight = 1.0
+
+    def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
+        weight = dealt(self.weight, restarts, _like(seen))
+        return lambda pixels, fed: weight * (fed - fed.clamp(0, 1)).square().flatten(1).mean(1)
+
+
+@dataclass(frozen=True)
+class BatchNormStatistics:
+    """Distance of each normalization layer's batch mean and variance from the target (Yin et al., 2021, eq. 10).
+
+    The target is what the client sent (`batch-shared`, its own batch recovered from the moving average) or else the
+    running statistics of the model. Needs a model that keeps running statistics.
+    """
+
+    weight: Weight = 1e-3
+
+    def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
+        weight = dealt(self.weight, restarts, _like(seen))
+        model = in_client_mode(seen.model, LocalTraining()).requires_grad_(False)
+        targets = target_statistics(seen)
+
+        def penalty(_pixels: Images, fed: Images) -> Tensor:
+            return weight * _mismatch(_layer_inputs(model, fed), targets)
+
+        return penalty
+
+
+def target_statistics(seen: Observation) -> dict[str, Tensor]:
+    """The batch statistics that the attacker aims at, [trial or 1, channel] by `<layer>.mean` and `<layer>.var`."""
+    layers = {n: m for n, m in seen.model.named_modules() if isinstance(m, BATCH_NORMS) and m.running_mean is not None}
+    targets: dict[str, Tensor] = {}
+    for name, layer in layers.items():
+        for kind, running in (("mean", layer.running_mean), ("var", layer.running_var)):
+            assert running is not None
+            if seen.statistics is None:
+                targets[f"{name}.{kind}"] = running[None]
+            else:
+                keep = (1 - (layer.momentum or 0.1)) ** seen.training.steps  # exact for one step, an average for more
+                sent = seen.statistics[f"{name}.{kind}"]
+                targets[f"{name}.{kind}"] = (sent - keep * running) / (1 - keep)
+    return targets
+
+
+def _layer_inputs(model: torch.nn.Module, fed: Images) -> dict[str, Tensor]:
+    """What enters each normalization layer, [trial, example, channel, position]."""
+    inputs: dict[str, Tensor] = {}
+    hooks = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, BATCH_NORMS):
+
+            def keep(_layer: torch.nn.Module, args: tuple[Tensor, ...], name: str = name) -> None:
+                inputs[name] = args[0].unflatten(0, fed.shape[:2]).flatten(3)
+
+            hooks.append(layer.register_forward_pre_hook(keep))
+    try:
+        model(fed.flatten(0, 1))
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return inputs
+
+
+def _mismatch(inputs: dict[str, Tensor], targets: dict[str, Tensor]) -> Tensor:
+    total: Tensor | None = None
+    for name, x in inputs.items():
+        mean, var = x.mean((1, 3)), x.var((1, 3), unbiased=x.shape[1] * x.shape[3] > 1)
+        here = (mean - targets[f"{name}.mean"]).norm(dim=1) + (var - targets[f"{name}.var"]).norm(dim=1)
+        total = here if total is None else total + here
+    assert total is not None, "the model has no normalization layer with running statistics"
+    return total

@@ -1,0 +1,185 @@
+"""A rule: how one operation takes part in the four sweeps.
+
+With l(x, w) a trial's loss and v a direction in weight space, the match needs  d/dx <dl/dw, v>.  That is the
+derivative of phi = dl(x, w + e v)/de, and phi is made of linear operations on two streams that walk together:
+
+    forward    h        activations
+    backward   delta    dl/dh, and with it the weight gradients
+    tangent    dot      dh/de: what the activations would do if the weights moved along v
+    adjoint    mu       dphi/dh; dphi/d(dot) is delta again, since phi is linear in dot
+
+Pictures of all trials are stacked on the first axis (trial-major); weights along v differ from trial to trial.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+Dots = tuple[Tensor | None, ...]  # None: no weight has moved this value
+Deltas = tuple[Tensor | None, ...]
+
+
+class Rule:
+    """An operation without weights, by automatic differentiation: right for anything smooth, fast for nothing."""
+
+    def __init__(self, function: Callable[..., Tensor]) -> None:
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        """The output, and what the other sweeps need to remember."""
+        return self.function(*inputs), inputs
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        return torch.func.vjp(self.function, *cache)[1](delta)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        if all(dot is None for dot in dots):
+            return None
+        return torch.func.jvp(self.function, cache, _filled(cache, dots))[1]
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        if all(dot is None for dot in dots) or delta is None:
+            return self.backward(cache, mu)
+
+        def both(*values: Tensor) -> tuple[Tensor, ...]:
+            inputs, moved = values[: len(cache)], values[len(cache) :]
+            return torch.func.jvp(self.function, inputs, moved)
+
+        pull = torch.func.vjp(both, *cache, *_filled(cache, dots))[1]
+        return pull((mu, delta))[: len(cache)]
+
+
+def _filled(inputs: tuple[Tensor, ...], dots: Dots) -> tuple[Tensor, ...]:
+    return tuple(torch.zeros_like(x) if dot is None else dot for x, dot in zip(inputs, dots, strict=True))
+
+
+class LinearMap(Rule):
+    """An operation that is linear in its input, up to a constant: no second-order term."""
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        return self.backward(cache, mu)
+
+
+class Reshape(Rule):
+    """Flatten, view, reshape: the same numbers in another shape."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Any]:
+        return self.function(x), x.shape
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        return (delta.reshape(cache),)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        return None if dots[0] is None else self.function(dots[0])
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        return (mu.reshape(cache),)
+
+
+class Add(Rule):
+    """Residual sums of two values of the same shape."""
+
+    def __init__(self) -> None:
+        super().__init__(torch.add)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        return inputs[0] + inputs[1], None
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        return delta, delta
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        left, right = dots
+        if left is None or right is None:
+            return right if left is None else left
+        return left + right
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        return mu, mu
+
+
+class Gate(Rule):
+    """ReLU and its kin: a slope that is constant on each side of zero."""
+
+    def __init__(self, function: Callable[..., Tensor], leak: float = 0.0) -> None:
+        super().__init__(function)
+        self.leak = leak
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        out = self.function(*inputs)
+        return out, out
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        if self.leak == 0.0:
+            return (torch.ops.aten.threshold_backward(delta, cache, 0),)
+        return (torch.where(cache > 0, delta, self.leak * delta),)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        return None if dots[0] is None else self.backward(cache, dots[0])[0]
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        return self.backward(cache, mu)
+
+
+class Curve(Rule):
+    """A smooth activation whose first two slopes are functions of its output: sigmoid, tanh."""
+
+    def __init__(self, function: Callable[..., Tensor], slopes: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
+        super().__init__(function)
+        self.slopes = slopes
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        out = self.function(*inputs)
+        return out, self.slopes(out)
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        return (cache[0] * delta,)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        return None if dots[0] is None else cache[0] * dots[0]
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        first, second = cache
+        if dots[0] is None or delta is None:
+            return (first * mu,)
+        return (torch.addcmul(first * mu, second * dots[0], delta),)
+
+
+class MaxPool(Rule):
+    """Max pooling: which pixel wins does not change for a small move."""
+
+    def __init__(self, function: Callable[..., Tensor], window: tuple[Any, ...]) -> None:
+        super().__init__(function)
+        self.window = window  # kernel, stride, padding, dilation, ceil_mode
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        out, winners = torch.ops.aten.max_pool2d_with_indices(inputs[0], *self.window)
+        return out, (inputs[0], winners)
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        x, winners = cache
+        pull = torch.ops.aten.max_pool2d_with_indices_backward
+        return (pull(delta.contiguous(), x, *self.window, winners),)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        if dots[0] is None:
+            return None
+        _, winners = cache
+        return dots[0].flatten(2).gather(2, winners.flatten(2)).view_as(winners)
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        return self.backward(cache, mu)
+
+
+def sigmoid_slopes(out: Tensor) -> tuple[Tensor, Tensor]:
+    first = out * (1 - out)
+    return first, first * (1 - 2 * out)
+
+
+def tanh_slopes(out: Tensor) -> tuple[Tensor, Tensor]:
+    first = 1 - out * out
+    return first, -2 * out * first

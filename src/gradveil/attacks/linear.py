@@ -1,0 +1,194 @@
+"""The picture behind a linear layer, in closed form (Phong et al., 2018; Geiping et al., 2020, proposition 3.1).
+
+A linear layer's gradients are dW = sum_k d_k x_k' and db = sum_k d_k, so a row that only one picture has reached is
+that picture times its entry of db. One picture: exact. Batches: one candidate per row; those that are no picture fall
+away, and those that several rows agree on come first, since mixtures differ from row to row. Differs: one picture is
+the least-squares fit over all rows instead of a single row, the same without noise and the better guess with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.inversion.labels import given_or_idlg
+from gradveil.client import in_client_mode
+from gradveil.compute import Compute
+from gradveil.defenses.base import Paper
+from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.models.normalize import constants_of
+from gradveil.seeds import Seed, uniform
+from gradveil.server import Observation
+from gradveil.types import Labels
+
+PAPER = Paper(
+    "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",
+    "Phong et al.",
+    2018,
+    "doi:10.1109/TIFS.2017.2787987",
+)
+HERE = Compute()  # a closed form needs nothing of it: the result follows the update's device and dtype
+Candidates = Float[Tensor, "client row pixel"]
+
+
+def linear(*, box: float = 0.02, same: float = 1e-3) -> FirstLinear:
+    """`box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture."""
+    return FirstLinear(box=box, same=same)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FirstLinear(Attack):
+    """Reads the first linear layer, where it sees the pictures themselves."""
+
+    box: float = 0.02
+    same: float = 1e-3
+
+    def __post_init__(self) -> None:
+        if self.box < 0 or self.same <= 0:
+            raise ConfigError(f"linear: {self} is out of range, take box >= 0 and same > 0")
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = HERE) -> Reconstruction:
+        """`loss` is the share of dW that the pictures found do not explain."""
+        weight, bias = _gradients_of(seen, first_linear(seen, seed))
+        if seen.examples == 1:
+            inputs, found = _fit(weight, bias)
+        else:
+            inputs, found = self._choose(seen, weight, bias)
+        blank = torch.full_like(inputs, 0.5)  # mid-gray where nothing was read
+        pixels = torch.where(found.unsqueeze(-1), _pixels(seen, inputs).clamp(0, 1), blank)
+        return Reconstruction(
+            images=pixels.unflatten(-1, seen.shape),
+            labels=_labels(seen, weight),
+            found=found,
+            loss=_unexplained(weight, inputs).masked_fill(~bias.isfinite().all(-1), torch.nan),
+            notes=_notes(seen),
+        )
+
+    def _choose(self, seen: Observation, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+        """The best candidates of every client, [client, example, pixel]; zero where there are too few."""
+        rows = weight / bias.unsqueeze(-1)
+        shown = _pixels(seen, rows)
+        inside = ((shown >= -self.box) & (shown <= 1 + self.box)).all(-1)  # NaN and infinity are outside
+        shown = torch.where(inside.unsqueeze(-1), shown, 0.0)
+        agreeing = torch.stack([_agreeing(s, i, self.same) for s, i in zip(shown, inside, strict=True)])
+        strength = bias.abs() / bias.abs().amax(-1, keepdim=True)
+        score = (agreeing + 0.5 * strength).masked_fill(~inside, 0.0)
+        return _greedy(rows, shown, score, seen.examples, self.same)
+
+
+def _agreeing(shown: Tensor, inside: Tensor, same: float) -> Tensor:
+    """How many plausible rows of one client show the same picture as each row."""
+    near = torch.cdist(shown, shown) <= same * shown.shape[-1] ** 0.5
+    return (near & inside).sum(-1)
+
+
+def _greedy(rows: Candidates, shown: Candidates, score: Tensor, examples: int, same: float) -> tuple[Tensor, Tensor]:
+    """The highest score, then the highest that shows another picture, and so on."""
+    chosen, found = [], []
+    for _ in range(examples):
+        at = score.argmax(-1, keepdim=True)
+        there = score.gather(-1, at) > 0
+        picked = _row(rows, at)
+        chosen.append(torch.where(there.unsqueeze(-1), picked, 0.0))
+        found.append(there)
+        difference = (shown - _row(shown, at)).square().mean(-1).sqrt()
+        score = score.masked_fill(difference <= same, 0.0).scatter(-1, at, 0.0)
+    return torch.cat(chosen, 1), torch.cat(found, 1)
+
+
+def _row(rows: Candidates, at: Tensor) -> Tensor:
+    return rows.gather(1, at.unsqueeze(-1).expand(-1, -1, rows.shape[-1]))
+
+
+def _fit(weight: Tensor, bias: Tensor) -> tuple[Tensor, Bool[Tensor, "client 1"]]:
+    """The one input that comes nearest to dW = db x'."""
+    share = (bias / bias.abs().amax(-1, keepdim=True)).unsqueeze(1)  # first, or squares of small numbers underflow
+    inputs = share @ weight / (share @ bias.unsqueeze(-1))
+    found = inputs.isfinite().all(-1)
+    return torch.where(found.unsqueeze(-1), inputs, 0.0), found
+
+
+def _unexplained(weight: Tensor, inputs: Tensor) -> Float[Tensor, " client"]:
+    """What is left of dW outside the span of the inputs, relative; NaN where the update itself is not finite."""
+    sane = weight.nan_to_num(0.0, 0.0, 0.0)  # the decomposition inside pinv raises on NaN
+    rest = sane - sane @ torch.linalg.pinv(inputs) @ inputs
+    whole = sane.flatten(1).norm(dim=-1)
+    share = torch.where(whole > 0, rest.flatten(1).norm(dim=-1) / whole, 1.0)
+    return share.masked_fill(~weight.isfinite().flatten(1).all(-1), torch.nan)
+
+
+def first_linear(seen: Observation, seed: Seed) -> str:
+    """The name of the first linear layer to run, if a probe shows that its input is the pictures, normalized."""
+    model = in_client_mode(seen.model, seen.training)
+    like = next(model.parameters())
+    pictures = uniform((2, *seen.shape), seed.at("probe").rng(), like)
+    first = _first_call(model, pictures)
+    if first is None:
+        raise NotApplicableError("linear: the model has no linear layer, choose another attack")
+    expected = _normalized(seen, pictures).flatten(1)
+    if first.input.shape != expected.shape or not torch.allclose(first.input, expected, atol=1e-4):
+        raise NotApplicableError(
+            f"linear: the first linear layer, {first.name!r}, sees features and not the pictures, choose another attack"
+        )
+    return first.name
+
+
+class Call(NamedTuple):
+    name: str
+    input: Tensor
+
+
+def _recorder(name: str, calls: list[Call]) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+    return lambda _layer, inputs: calls.append(Call(name, inputs[0]))
+
+
+def _first_call(model: nn.Module, pictures: Tensor) -> Call | None:
+    calls: list[Call] = []
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.Linear):
+            layer.register_forward_pre_hook(_recorder(name, calls))
+    with torch.no_grad():
+        model(pictures)
+    return calls[0] if calls else None
+
+
+def _gradients_of(seen: Observation, name: str) -> tuple[Tensor, Tensor]:
+    weight, bias = seen.update.get(f"{name}.weight"), seen.update.get(f"{name}.bias")
+    if weight is None or bias is None:
+        raise NotApplicableError(
+            f"linear: the update holds no weight and bias of layer {name!r}, choose another attack"
+        )
+    return weight, bias
+
+
+def _normalized(seen: Observation, pictures: Tensor) -> Tensor:
+    mean, std = (c.to(pictures).view(-1, 1, 1) for c in constants_of(seen.model, seen.shape[0]))
+    return (pictures - mean) / std
+
+
+def _pixels(seen: Observation, inputs: Tensor) -> Tensor:
+    """From the layer's input back to flat pictures in [0, 1]."""
+    mean, std = (c.to(inputs).view(-1, 1, 1) for c in constants_of(seen.model, seen.shape[0]))
+    return (inputs.unflatten(-1, seen.shape) * std + mean).flatten(-3)
+
+
+def _labels(seen: Observation, like: Tensor) -> Labels:
+    """Given or inferred; where the model has no head to infer from, every class alike."""
+    try:
+        return given_or_idlg(seen)
+    except NotApplicableError:
+        return like.new_full((len(like), seen.examples, seen.classes), 1 / seen.classes)
+
+
+def _notes(seen: Observation) -> tuple[str, ...]:
+    if seen.training.weight_decay:
+        return ("linear: weight decay is in the update, so the ratio of weight to bias holds approximately",)
+    if seen.training.steps > 1 and seen.examples > 1:
+        return ("linear: several local steps, so which rows a picture reaches changes and fewer are read exactly",)
+    return ()

@@ -1,0 +1,89 @@
+"""`gradveil bench engine`: one attack step, all victims at once, against the peers' way in the same run."""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from gradveil.attacks.inversion.descent import Descent
+from gradveil.attacks.inversion.engine import Inversion
+from gradveil.attacks.invertgrad import invertgrad
+from gradveil.bench.peer import peer_step
+from gradveil.compute import Backend, Compute, Precision
+from gradveil.defenses.base import Defense
+from gradveil.models import MODELS
+from gradveil.scenario import Scenario
+from gradveil.seeds import Seed, uniform
+from gradveil.server import Observation, observe
+from gradveil.types import Batch
+
+TV = 1e-2
+
+
+def run(
+    *, model: str, victims: int, steps: int, device: str, precision: Precision, backend: Backend = "auto"
+) -> dict[str, Any]:
+    """Milliseconds per picture and step of the engine and of the peers' way, and their ratio."""
+    compute = Compute(device=device, precision=precision, backend=backend)
+    attack = invertgrad(steps=10_000, tv=TV, restarts=1)
+    seen = victims_of(model, victims, compute)
+    with compute.active():
+        name, step = engine_step(attack, seen, compute)
+        ours = seconds_of(step, steps, device) / victims
+    with Compute(device=device, precision="float32").active():  # peers run in plain float32
+        theirs = seconds_of(peer_step(seen, 0, TV), min(steps, 20), device)
+    return {
+        "model": model,
+        "victims": victims,
+        "steps": steps,
+        "backend": name,
+        "precision": precision,
+        "engine_ms": 1e3 * ours,
+        "peer_ms": 1e3 * theirs,
+        "ratio": theirs / ours,
+        **machine(device),
+    }
+
+
+def victims_of(model: str, victims: int, compute: Compute) -> Observation:
+    """Updates of random pictures under an untrained model of 100 classes: speed does not ask what they show."""
+    net = MODELS[model](classes=100, shape=(3, 32, 32), mean=(0.5,) * 3, std=(0.25,) * 3)
+    net = net.to(compute.device, compute.dtype)
+    like = torch.zeros((), device=compute.device, dtype=compute.dtype)
+    rng = Seed(0).at("bench").rng()
+    images = uniform((victims, 1, 3, 32, 32), rng, like)
+    labels = torch.eye(100).to(like)[torch.arange(victims) % 100][:, None]
+    names = tuple(f"c{i:04d}" for i in range(victims))
+    scenario = Scenario(name="bench", model=net, private=Batch(images, labels), names=names)
+    return observe(scenario, Defense(), invertgrad(), Seed(0))[0]
+
+
+def engine_step(attack: Inversion, seen: Observation, compute: Compute) -> tuple[str, Callable[[], Any]]:
+    """The engine's own step on all victims, ready to be timed."""
+    trials = [(i, 0) for i in range(len(seen.names))]
+    descent, start, name, _ = attack.prepare(seen, trials, Seed(0), compute)
+    assert isinstance(descent, Descent)
+    return name, attack.stepper(compute)(descent, descent.begin(start))
+
+
+def seconds_of(step: Callable[[], Any], steps: int, device: str) -> float:
+    """Median time of a step, after three for warming up."""
+    times = []
+    for i in range(steps + 3):
+        begin = time.perf_counter()
+        step()
+        if device.startswith("cuda"):
+            torch.cuda.synchronize()
+        if i >= 3:
+            times.append(time.perf_counter() - begin)
+    return statistics.median(times)
+
+
+def machine(device: str) -> dict[str, Any]:
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.processor() or platform.machine()
+    return {"device": device, "machine": name, "threads": torch.get_num_threads(), "torch": torch.__version__}

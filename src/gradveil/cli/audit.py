@@ -1,0 +1,96 @@
+"""`gradveil audit`: from options to a report."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gradveil.config import AuditConfig
+
+METHOD = "NAME[:k=v,...]"
+
+
+def option(panel: str) -> Callable[..., Any]:
+    """Options of one panel of the help page."""
+
+    def of_panel(help: str, *names: str, **more: Any) -> Any:
+        return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+    return of_panel
+
+
+WHAT, WHO = option("What is audited"), option("Who attacks")
+HOW, OUT = option("How it is computed"), option("What comes out")
+
+
+def audit(
+    config: Annotated[Path | None, typer.Argument(metavar="AUDIT.toml", help="A config; options go over it.")] = None,
+    model: Annotated[str | None, WHAT("A name, or path/to/file.py:factory (default lenet).")] = None,
+    weights: Annotated[
+        str | None, WHAT("A .safetensors file; without it the model is untrained.", metavar="FILE")
+    ] = None,
+    data: Annotated[str | None, WHAT("A name, a folder of class folders, or an .npz file (default photos).")] = None,
+    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
+    defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
+    images: Annotated[int | None, WHAT("Clients to attack (default 16).")] = None,
+    batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
+    local_steps: Annotated[int | None, WHAT("1 is FedSGD, more are FedAvg (default 1).")] = None,
+    local_rate: Annotated[float | None, WHAT("Learning rate of the local steps (default 1).")] = None,
+    bn: Annotated[str | None, WHAT("How clients normalize (default eval).", metavar="eval|batch|batch-shared")] = None,
+    attack: Annotated[list[str] | None, WHO("An attack; may be repeated (default invertgrad).", metavar=METHOD)] = None,
+    attacker: Annotated[str | None, WHO("May the server change the model?", metavar="curious|malicious")] = None,
+    labels: Annotated[str | None, WHO("What the attacker knows of the labels.", metavar="known|inferred")] = None,
+    budget: Annotated[str | None, WHO("How hard attacks try.", metavar="quick|standard|thorough")] = None,
+    seed: Annotated[int | None, HOW("Same seed, same result (default 0).")] = None,
+    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
+    precision: Annotated[str, HOW("tf32 is faster and rounds more.", metavar="float32|tf32|float64")] = "float32",
+    backend: Annotated[str, HOW("All give the same result (default auto).", metavar="auto|loop|vmap|sweep")] = "auto",
+    chunk: Annotated[int | None, HOW("Trials at once; measured if not given.")] = None,
+    metric: Annotated[
+        list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval).", metavar="NAME")
+    ] = None,
+    lpips_weights: Annotated[str | None, OUT("AlexNet's LPIPS weights, an .npz file.", metavar="FILE")] = None,
+    out: Annotated[Path | None, OUT("A new folder, or that of a run to go on with.", metavar="DIR")] = None,
+    redact: Annotated[bool, OUT("No pictures, names or paths in the report.", "--redact")] = False,
+    as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
+    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+) -> None:
+    """Attack a model's updates under each defense, and report what was reconstructed.
+
+    [bold]Examples[/bold]
+
+    gradveil audit   [dim]built-in photographs, LeNet, three defenses[/dim]
+
+    gradveil audit --data pictures/ --model resnet20-4 --weights w.safetensors --defense none --defense prune:ratio=0.95
+
+    gradveil audit --model mine.py:build --attack invertgrad:steps=2400,restarts=4 --budget thorough --device cuda
+
+    gradveil audit audit.toml --out runs/again   [dim]the same command goes on where it stopped[/dim]
+
+    [dim]gradveil list attacks|defenses|metrics|models|data tells the names and their options.[/dim]
+    """
+    from gradveil.cli.options import compute_of, config_of
+    from gradveil.cli.run import run_and_report
+
+    given = {
+        "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
+        "--images": images, "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate,
+        "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels, "--budget": budget,
+        "--metric": metric, "--lpips-weights": lpips_weights, "--seed": seed,
+    }  # fmt: skip
+    compute = compute_of(device, precision, backend, chunk)
+    resolved = config_of(config, given)
+    run_and_report(resolved, out or default_folder(resolved), compute, redact=redact, as_json=as_json, quiet=quiet)
+
+
+def default_folder(config: AuditConfig) -> Path:
+    """runs/<data>-<model>-<time>"""
+    names = (Path(config.scenario.data).name, Path(config.scenario.model).name)
+    what = re.sub("[^A-Za-z0-9.+-]+", "_", "-".join(names))
+    return Path("runs") / f"{what}-{datetime.now():%Y%m%d-%H%M%S}"

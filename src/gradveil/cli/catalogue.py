@@ -1,0 +1,94 @@
+"""`gradveil list`: what there is to choose from."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import sys
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+KINDS = ("attacks", "defenses", "metrics", "models", "data")
+FILLED_IN = {  # by the audit itself, so nobody need give them
+    "metrics": ("gallery", "weights"),
+    "models": ("classes", "shape", "seed", "mean", "std"),
+}
+
+
+def catalogue(
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Which table.", show_default=False)],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, paper, summary and options.")] = False,
+) -> None:
+    """List attacks, defenses, metrics, models or data sets, with their options.
+
+    [bold]Examples[/bold]
+
+    gradveil list attacks
+
+    gradveil list defenses --json
+    """
+    from gradveil.errors import unknown
+
+    if kind not in KINDS:
+        raise unknown("kind", kind, KINDS, "list")
+    found = rows(kind)
+    if as_json:
+        typer.echo(json.dumps(found, indent=2))
+        return
+    for row in found:
+        options = ", ".join(f"{name}={value}" for name, value in row["options"].items())
+        typer.echo(f"{row['name']}: {row['summary']}")
+        for title, text in (("options", options), ("paper", row["paper"])):
+            if text:
+                typer.echo(f"    {title}: {text}")
+
+
+def rows(kind: str) -> list[dict[str, Any]]:
+    """One table, each row `{"name", "paper", "summary", "options"}`; defenses have `"adaptive"` too."""
+    hidden = FILLED_IN.get(kind, ())
+    found = [row(name, factory, hidden) for name, factory in table(kind).items()]
+    if kind == "defenses":
+        for one in found:
+            one["adaptive"] = adaptive_attacks(one["name"])
+    return found
+
+
+def table(kind: str) -> dict[str, Callable[..., Any]]:
+    from gradveil.attacks import ATTACKS
+    from gradveil.data import DATASETS
+    from gradveil.defenses import DEFENSES
+    from gradveil.metrics import METRICS
+    from gradveil.models import MODELS
+
+    tables = {"attacks": ATTACKS, "defenses": DEFENSES, "metrics": METRICS, "models": MODELS, "data": DATASETS}
+    return dict(tables[kind])
+
+
+def row(name: str, factory: Callable[..., Any], hidden: tuple[str, ...]) -> dict[str, Any]:
+    from gradveil.config.check import options_of
+
+    paper = getattr(sys.modules[factory.__module__], "PAPER", "")
+    summary = (inspect.getdoc(factory) or "").partition("\n")[0]
+    options = {key: plain(p.default) for key, p in options_of(factory).items() if key not in hidden}
+    return {"name": name, "paper": str(paper), "summary": summary, "options": options}
+
+
+def plain(default: Any) -> Any:
+    """A default as JSON can say it."""
+    if default is inspect.Parameter.empty:
+        return "required"
+    if isinstance(default, tuple | list):
+        return [plain(item) for item in default]
+    return default if default is None or isinstance(default, bool | int | float | str) else str(default)
+
+
+def adaptive_attacks(defense: str) -> list[str]:
+    """The attacks that run a defense's surrogate in their own copy of the client, if the attacker knows it."""
+    from gradveil.attacks import ATTACKS
+    from gradveil.attacks.inversion.engine import Inversion
+
+    if defense == "none":
+        return []
+    return [name for name, factory in ATTACKS.items() if isinstance(factory(), Inversion)]

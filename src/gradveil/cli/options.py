@@ -1,0 +1,99 @@
+"""Options of the command line as the library wants them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from gradveil.compute import Backend, Compute, Precision, pick_device
+from gradveil.config.check import check
+from gradveil.config.load import from_tables, read_tables
+from gradveil.config.schema import AuditConfig
+from gradveil.config.spec import parse_choices, parse_pairs
+from gradveil.errors import ConfigError, unknown
+
+SCENARIO = {  # option -> key of [scenario]
+    "--model": "model",
+    "--weights": "weights",
+    "--data": "data",
+    "--images": "images",
+    "--batch-size": "batch_size",
+    "--local-steps": "local_steps",
+    "--local-rate": "local_rate",
+    "--labels": "labels",
+    "--bn": "batchnorm",
+    "--attacker": "attacker",
+}
+TOP = {"--seed": "seed", "--budget": "budget", "--lpips-weights": "lpips_weights"}
+
+
+@dataclass
+class Sources:
+    """Who gave which key, so that an error names the option or the file and not us."""
+
+    file: Path | None
+    options: dict[str, str] = field(default_factory=dict)  # key -> option
+
+    def where(self, key: str) -> str:
+        """`--defense: gaussian.scale` for what an option gave, `audit.toml: seed` for the rest."""
+        for known, option in self.options.items():
+            if key == known or key.startswith(f"{known}."):
+                rest = key[len(known) + 1 :]
+                return f"{option}: {rest}" if rest else option
+        return f"{self.file}: {key}" if self.file else key
+
+
+def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
+    """The config file with the options given over it. What an option names replaces the file's whole entry."""
+    raw: dict[str, Any] = read_tables(file) if file else {}
+    sources = Sources(file)
+    scenario = raw.get("scenario", {})
+    raw = {**raw, "scenario": dict(scenario) if isinstance(scenario, Mapping) else scenario}
+    for option, value in given.items():
+        if value is None or value == []:
+            continue
+        key, parsed = _entry(option, value)
+        sources.options[key] = option
+        table, _, name = key.rpartition(".")
+        target = raw[table] if table else raw
+        if isinstance(target, dict):
+            target[name] = parsed
+    return from_tables(raw, sources.where)
+
+
+def _entry(option: str, value: Any) -> tuple[str, Any]:
+    """The key that an option sets, and its value as TOML would give it."""
+    if option in SCENARIO:
+        return f"scenario.{SCENARIO[option]}", value
+    if option == "--data-option":
+        return "scenario.data_options", parse_pairs(value, option)
+    if option == "--metric":
+        return "metrics", value
+    if option in ("--defense", "--attack"):
+        choices = parse_choices(value, option)
+        return option[2:], {label: {"name": c.name, **c.options} for label, c in choices.items()}
+    return TOP[option], value
+
+
+def compute_of(device: str, precision: str, backend: str, chunk: int | None) -> Compute:
+    """Where and how to compute, checked against this machine."""
+    if device != "auto" and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
+        raise unknown("device", device, ("auto", "cpu", "cuda"), "--device")
+    check(precision, Precision, "--precision")
+    check(backend, Backend, "--backend")
+    if chunk is not None and chunk < 1:
+        raise ConfigError(f"--chunk: must be at least 1, got {chunk}")
+    _check_cuda(device)
+    return Compute(device=pick_device(device), precision=precision, backend=backend, chunk=chunk)  # type: ignore[arg-type]
+
+
+def _check_cuda(device: str) -> None:
+    if device.startswith("cuda"):
+        import torch
+
+        count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        if int(device.partition(":")[2] or 0) >= count:
+            raise ConfigError(f"--device: {device} is not here, torch sees {count} CUDA devices, use --device auto")

@@ -1,0 +1,50 @@
+"""How a run is computed: speed and memory, never the meaning of a result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+Backend = Literal["auto", "loop", "vmap", "sweep"]
+Precision = Literal["float32", "tf32", "float64"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compute:
+    """Device, precision, back end and chunk (trials at once; None measures the memory and decides).
+
+    `tf32` is the one setting that may move a number, by rounding: it is asked for by name and every record says so.
+    """
+
+    device: str = "cpu"
+    precision: Precision = "float32"
+    backend: Backend = "auto"
+    chunk: int | None = None
+    graphs: bool = True  # capture the attack's step as a CUDA graph where the device has them
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64 if self.precision == "float64" else torch.float32
+
+    @contextmanager
+    def active(self) -> Iterator[None]:
+        """Matrix products in TF32 inside, if asked for; the caller's settings outside."""
+        before = torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32
+        torch.set_float32_matmul_precision("high" if self.precision == "tf32" else "highest")
+        torch.backends.cudnn.allow_tf32 = self.precision == "tf32"
+        try:
+            yield
+        finally:
+            torch.set_float32_matmul_precision(before[0])
+            torch.backends.cudnn.allow_tf32 = before[1]
+
+
+def pick_device(name: str) -> str:
+    """`auto` is the GPU where there is one."""
+    if name == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return name

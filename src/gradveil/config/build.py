@@ -1,0 +1,107 @@
+"""A config to the audit it describes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gradveil import data
+from gradveil.attacks import ATTACKS
+from gradveil.audit import Audit
+from gradveil.config.check import options_of
+from gradveil.config.load import to_tables
+from gradveil.config.resolve import is_user_model, resolve
+from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.data import Dataset
+from gradveil.defenses import DEFENSES
+from gradveil.errors import ConfigError
+from gradveil.metrics import METRICS, Metric
+from gradveil.models import MODELS, load_model, load_weights
+from gradveil.models.start import weights_from
+from gradveil.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.split import Split, split
+
+
+def build(config: AuditConfig) -> Audit:
+    """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
+    config = resolve(config)
+    dataset = data.load(config.scenario.data, **config.scenario.data_options)
+    parts = split(dataset, config.scenario.images, config.scenario.batch_size)
+    return Audit(
+        scenario=scenario_of(config.scenario, dataset, parts),
+        defenses={label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()},
+        attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},
+        metrics=tuple(_metric(name, config.lpips_weights, parts.gallery) for name in config.metrics),
+        seed=config.seed,
+        gallery=parts.gallery,
+        settings=to_tables(config),
+    )
+
+
+def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scenario:
+    return Scenario(
+        name=name_of(config),
+        model=model_of(config, dataset),
+        private=parts.victims,
+        names=parts.names,
+        public=parts.public,
+        training=LocalTraining(
+            steps=config.local_steps,
+            rate=config.local_rate,
+            batch_size=config.local_batch_size or None,
+            momentum=config.momentum,
+            weight_decay=config.weight_decay,
+            batchnorm=config.batchnorm,
+            loss=config.loss,
+        ),
+        threat=ThreatModel(knows_labels=config.labels == "known", may_plant=config.attacker == "malicious"),
+    )
+
+
+def name_of(config: ScenarioConfig) -> str:
+    """Data, model, pictures per client and, if more than one, local steps: `photos-lenet-b1`."""
+    parts = [Path(config.data).name, Path(config.model).name, f"b{config.batch_size}"]
+    if config.local_steps > 1:
+        parts.append(f"t{config.local_steps}")
+    return re.sub("[^A-Za-z0-9.+-]+", "_", "-".join(parts))
+
+
+def model_of(config: ScenarioConfig, dataset: Dataset) -> nn.Module:
+    """The model with its weights. One that the user brings is tried on a picture first."""
+    classes, shape = dataset.targets.shape[1], dataset.shape
+    if is_user_model(config.model):
+        model = load_model(config.model, classes=classes, shape=shape)
+        try_model(model, dataset, config.model)
+    else:
+        constants = {"mean": dataset.mean, "std": dataset.std}
+        model = MODELS[config.model](classes=classes, shape=shape, seed=config.model_seed, **constants)
+    if config.weights:
+        load_weights(model, Path(config.weights))
+    return model
+
+
+def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
+    """One picture through the model: lazy layers get their weights, and what cannot work is said before the run."""
+    expected = (1, dataset.targets.shape[1])
+    try:
+        with torch.no_grad(), weights_from(0):
+            logits = model.eval()(dataset.images[:1])
+    except Exception as error:
+        told = " ".join(str(error).split())[:300]
+        raise ConfigError(
+            f"{spec}: cannot take a picture of {dataset.shape}, {type(error).__name__}: {told}"
+        ) from error
+    if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
+        got = f"a tensor of {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
+        raise ConfigError(f"{spec}: gives {got} for one picture, expected logits of {expected}")
+
+
+def _metric(name: str, lpips_weights: str, gallery: Tensor | None) -> Metric:
+    """A metric with what it asks for."""
+    offered = {"gallery": gallery, "weights": lpips_weights}
+    if "gallery" in options_of(METRICS[name]) and gallery is None:
+        raise ConfigError(f"metrics: {name} needs pictures that are not victims, ask for fewer images")
+    return METRICS[name](**{key: value for key, value in offered.items() if key in options_of(METRICS[name])})

@@ -1,0 +1,125 @@
+"""Values against annotations: one line for every way in which a value can be wrong."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
+from difflib import get_close_matches
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from gradveil.errors import ConfigError, unknown
+
+Where = Callable[[str], str]  # the key of a value -> how its giver knows it: "audit.toml: seed", or "--seed"
+_KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+
+
+def unknown_key(given: str, known: Iterable[str], where: str) -> ConfigError:
+    near = get_close_matches(given, list(known), n=1)
+    hint = f", did you mean {near[0]!r}?" if near else ","
+    return ConfigError(f"{where}: unknown key{hint} Known: {', '.join(sorted(known)) or 'none'}")
+
+
+def check(value: Any, kind: Any, where: str) -> Any:
+    """The value as its annotation wants it (lists become tuples, whole numbers floats), or ConfigError."""
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is Literal:
+        if value not in arguments:
+            raise unknown("value", str(value), map(str, arguments), where)
+        return value
+    if origin in (Union, UnionType):
+        return _one_of(value, arguments, where)
+    if origin is tuple:
+        return _tuple(value, arguments, where)
+    kind = str if kind is Path else kind
+    if kind in _KINDS:
+        return _scalar(value, kind, where)
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _scalar(value: Any, kind: type, where: str) -> Any:
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{where}: expected {_KINDS[kind]}, got {value!r}")
+    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected a finite number, got {value!r}")
+    if isinstance(value, str) and not value.isprintable():
+        raise ConfigError(f"{where}: expected text on one line, got {value!r}")
+    return value
+
+
+def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
+    errors = []
+    for kind in kinds:
+        if kind is NoneType:
+            continue
+        try:
+            return check(value, kind, where)
+        except ConfigError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _tuple(value: Any, kinds: tuple[Any, ...], where: str) -> tuple:
+    if not isinstance(value, list | tuple):
+        raise ConfigError(f"{where}: expected a list, got {value!r}")
+    return tuple(check(item, kinds[0], where) for item in value)
+
+
+def within(value: float, limits: Mapping[str, Any], where: str) -> None:
+    """The range of a field's metadata."""
+    low, high = limits.get("low"), limits.get("high")
+    if low is not None and value < low:
+        raise ConfigError(f"{where}: must be at least {low}, got {value}")
+    if high is not None and value > high:
+        raise ConfigError(f"{where}: must be at most {high}, got {value}")
+
+
+def check_fields(kind: type, raw: Mapping[str, Any], where: Where, prefix: str = "") -> dict[str, Any]:
+    """Keys, types and ranges of the plain fields of a config dataclass; tables are the caller's."""
+    hints, known = get_type_hints(kind), {f.name: f for f in fields(kind)}
+    for key in raw:
+        if key not in known:
+            raise unknown_key(key, known, where(prefix + key))
+    checked = {key: check(value, hints[key], where(prefix + key)) for key, value in raw.items()}
+    for key, value in checked.items():
+        within(value, known[key].metadata, where(prefix + key))
+    return checked
+
+
+def options_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+    """What a factory can be given by name."""
+    named = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return {name: p for name, p in inspect.signature(factory).parameters.items() if p.kind in named}
+
+
+def check_options(
+    factory: Callable[..., Any], options: Mapping[str, Any], where: Where, prefix: str, given: tuple[str, ...] = ()
+) -> dict[str, Any]:
+    """Options against the factory's signature. `given` are parameters that the tool itself fills in."""
+    known = [name for name in options_of(factory) if name not in given]
+    for key in options:
+        if key not in known:
+            raise unknown_key(key, known, where(prefix + key))
+    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    return {key: check(value, hints.get(key, Any), where(prefix + key)) for key, value in options.items()}
+
+
+def missing_options(factory: Callable[..., Any], options: Mapping[str, Any], given: tuple[str, ...] = ()) -> list[str]:
+    """Parameters without a default that nobody gave."""
+    parameters = options_of(factory)
+    return [n for n, p in parameters.items() if p.default is p.empty and n not in options and n not in given]
+
+
+def complete(factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options and every default that TOML can hold, so that a config says it all."""
+    defaults = {name: p.default for name, p in options_of(factory).items() if _plain(p.default)}
+    return {**defaults, **options}
+
+
+def _plain(value: Any) -> bool:
+    return all(map(_plain, value)) if isinstance(value, tuple) else isinstance(value, bool | int | float | str)

@@ -1,0 +1,94 @@
+"""Names and options against the catalogues, and the budget spent: after this, building can hardly fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradveil.attacks import ATTACKS
+from gradveil.config.budget import spend
+from gradveil.config.check import Where, check_options, complete, missing_options
+from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
+from gradveil.data import DATASETS
+from gradveil.defenses import DEFENSES
+from gradveil.errors import ConfigError, GradveilError, unknown
+from gradveil.metrics import METRICS
+from gradveil.models import MODELS
+
+Catalogue = Mapping[str, Callable[..., Any]]
+
+
+def is_user_model(spec: str) -> bool:
+    """`file.py:factory`, or something that tries to be one."""
+    return ":" in spec or spec.endswith(".py")
+
+
+def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
+    """The same config with every option checked, the budget spent and the defaults written out."""
+    _check_metrics(config, where)
+    defenses = {label: _checked(c, DEFENSES, f"defense.{label}", where) for label, c in config.defense.items()}
+    attacks = {label: _checked(c, ATTACKS, f"attack.{label}", where) for label, c in config.attack.items()}
+    for kind, chosen in (("defense", defenses), ("attack", attacks)):
+        if not chosen:
+            raise ConfigError(f"{where(kind)}: none is given, give at least one")
+    attacks = {k: replace(c, options=spend(config.budget, ATTACKS[c.name], c.options)) for k, c in attacks.items()}
+    return replace(
+        config,
+        scenario=_check_scenario(config.scenario, where),
+        defense={k: replace(c, options=complete(DEFENSES[c.name], c.options)) for k, c in defenses.items()},
+        attack={k: replace(c, options=complete(ATTACKS[c.name], c.options)) for k, c in attacks.items()},
+    )
+
+
+def _check_metrics(config: AuditConfig, where: Where) -> None:
+    at = where("metrics")
+    if not config.metrics:
+        raise ConfigError(f"{at}: none is given, give at least one")
+    for name in config.metrics:
+        if name not in METRICS:
+            raise unknown("metric", name, METRICS, at)
+    if len(set(config.metrics)) < len(config.metrics):
+        raise ConfigError(f"{at}: a metric is given twice")
+    if "lpips" in config.metrics and not config.lpips_weights:
+        raise ConfigError(
+            f"{where('lpips_weights')}: lpips needs AlexNet's LPIPS weights, give the path of the .npz file"
+        )
+
+
+def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
+    if not is_user_model(scenario.model) and scenario.model not in MODELS:
+        raise unknown("model", scenario.model, MODELS, where("scenario.model"))
+    loader, given = _loader(scenario.data, where("scenario.data"))
+    options = check_options(loader, scenario.data_options, where, "scenario.data_options.", given)
+    if missing := missing_options(loader, options, given):
+        raise ConfigError(f"{where('scenario.data_options')}: {scenario.data} needs {', '.join(missing)}")
+    return replace(scenario, data_options=complete(loader, options))
+
+
+def _loader(spec: str, where: str) -> tuple[Callable[..., Any], tuple[str, ...]]:
+    """What `gradveil.data.load` will call, and the option that the spec itself fills."""
+    if spec in DATASETS:
+        return DATASETS[spec], ()
+    if Path(spec).is_dir():
+        return DATASETS["image-folder"], ("root",)
+    if Path(spec).suffix == ".npz":
+        return DATASETS["npz"], ("path",)
+    if len(Path(spec).parts) > 1 or Path(spec).exists():
+        raise ConfigError(f"{where}: {spec}: no such folder or .npz file")
+    raise unknown("data", spec, DATASETS, where)
+
+
+def _checked(choice: Choice, table: Catalogue, key: str, where: Where) -> Choice:
+    if choice.name not in table:
+        raise unknown(key.partition(".")[0], choice.name, table, where(f"{key}.name"))
+    factory = table[choice.name]
+    options = check_options(factory, choice.options, where, f"{key}.")
+    if missing := missing_options(factory, options):
+        raise ConfigError(f"{where(key)}: {choice.name} needs {', '.join(missing)}")
+    try:
+        factory(**options)  # ranges are the method's own business; ask it now rather than after the data is loaded
+    except (GradveilError, ValueError, TypeError) as error:
+        raise ConfigError(f"{where(key)}: {error}") from error
+    return replace(choice, options=options)

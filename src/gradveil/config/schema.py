@@ -1,0 +1,69 @@
+"""What an audit can be asked for: the dataclass is the config, its fields are the keys, its defaults the defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from gradveil.scenario import BatchNorm, Loss
+
+Budget = Literal["quick", "standard", "thorough"]
+Scalar = bool | int | float | str
+
+
+def number(default: float, *, low: float | None = None, high: float | None = None) -> Any:
+    """A field with a range, both ends allowed."""
+    return field(default=default, metadata={"low": low, "high": high})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One row of a catalogue and the options it is built with."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioConfig:
+    """Whose model and data, how the clients train, and what the attacker knows."""
+
+    model: str = "lenet"
+    weights: str = ""
+    model_seed: int = number(0, low=0)
+    data: str = "photos"
+    data_options: Mapping[str, Scalar] = field(default_factory=dict)
+    images: int = number(16, low=1, high=100_000)  # victims: clients, with batch_size pictures each
+    batch_size: int = number(1, low=1, high=4096)
+    local_steps: int = number(1, low=1, high=10_000)
+    local_rate: float = number(1.0, low=1e-12, high=1e6)
+    local_batch_size: int = number(0, low=0)  # 0: all of the client's pictures in every step
+    momentum: float = number(0.0, low=0.0, high=1.0)
+    weight_decay: float = number(0.0, low=0.0)
+    batchnorm: BatchNorm = "eval"
+    loss: Loss = "cross-entropy"
+    labels: Literal["known", "inferred"] = "known"
+    attacker: Literal["curious", "malicious"] = "curious"
+
+
+def default_defenses() -> dict[str, Choice]:
+    """None as the positive control; noise and pruning at the strengths that the papers compare with."""
+    return {
+        "none": Choice(name="none"),
+        "gaussian": Choice(name="gaussian", options={"scale": 1e-2}),
+        "prune": Choice(name="prune", options={"ratio": 0.9}),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditConfig:
+    """One audit. Every defense is attacked by every attack; see `gradveil.config.build`."""
+
+    seed: int = number(0, low=0)
+    budget: Budget = "standard"
+    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
+    lpips_weights: str = ""
+    scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
+    defense: Mapping[str, Choice] = field(default_factory=default_defenses)
+    attack: Mapping[str, Choice] = field(default_factory=lambda: {"invertgrad": Choice(name="invertgrad")})

@@ -1,0 +1,97 @@
+"""`NAME[:k=v,...]`, as methods are named on the command line."""
+
+from __future__ import annotations
+
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from gradveil.config.schema import Choice
+from gradveil.errors import ConfigError
+
+
+def parse_value(text: str) -> Any:
+    """A TOML value where the text is one, the text itself otherwise.
+
+    >>> parse_value("1e-3"), parse_value("true"), parse_value("cosine"), parse_value("[1, 2]")
+    (0.001, True, 'cosine', [1, 2])
+    """
+    if "\n" in text or "\r" in text:
+        return text
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except (tomllib.TOMLDecodeError, RecursionError):
+        return text
+    return value if isinstance(value, bool | int | float | str | list) else text
+
+
+def parse_pairs(pairs: Sequence[str], where: str) -> dict[str, Any]:
+    """`k=v` texts to a dict; a key may be given once."""
+    options: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        key = key.strip()
+        if not equals or not key:
+            raise ConfigError(f"{where}: expected KEY=VALUE, got {pair!r}")
+        if key in options:
+            raise ConfigError(f"{where}: {key}: given twice")
+        options[key] = parse_value(value.strip())
+    return options
+
+
+def split_outside(text: str, mark: str) -> list[str]:
+    """Split at `mark` where it stands outside brackets and quotes.
+
+    >>> split_outside("a=[1,2],b='x,y'", ",")
+    ['a=[1,2]', "b='x,y'"]
+    """
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        else:
+            depth += (letter in "[{") - (letter in "]}")
+        if letter == mark and not quote and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def parse_choice(text: str, where: str) -> Choice:
+    """One method with its options.
+
+    >>> parse_choice("prune:ratio=0.9", "--defense")
+    Choice(name='prune', options={'ratio': 0.9})
+    """
+    name, colon, options = text.partition(":")
+    if not name.strip() or (colon and not options.strip()):
+        raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {text!r}")
+    pairs = split_outside(options, ",") if colon else []
+    return Choice(name=name.strip(), options=parse_pairs(pairs, where))
+
+
+def parse_choices(texts: Sequence[str], where: str) -> dict[str, Choice]:
+    """Methods by label: the name, and the option values too where a name is there more than once."""
+    choices = [parse_choice(text, where) for text in texts]
+    often = Counter(choice.name for choice in choices)
+    labelled: dict[str, Choice] = {}
+    for text, choice in zip(texts, choices, strict=True):
+        label = choice.name if often[choice.name] == 1 else label_of(choice)
+        if label in labelled:
+            raise ConfigError(f"{where}: {text!r} is given twice")
+        labelled[label] = choice
+    return labelled
+
+
+def label_of(choice: Choice) -> str:
+    """Name and option values, fit for a file name.
+
+    >>> label_of(Choice(name="gaussian", options={"scale": 0.01}))
+    'gaussian-0.01'
+    """
+    text = "-".join([choice.name, *map(str, choice.options.values())])
+    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._+-") else "-" for letter in text)

@@ -1,0 +1,58 @@
+"""Data sets by name. Every loader returns a `Dataset`; none of them downloads anything."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+
+from gradveil.data.base import Dataset
+from gradveil.data.cifar import cifar10, cifar100
+from gradveil.data.digits import digits
+from gradveil.data.fashion_mnist import fashion_mnist
+from gradveil.data.image_folder import image_folder
+from gradveil.data.npz import npz
+from gradveil.data.photos import photos
+from gradveil.errors import ConfigError, unknown
+
+DATASETS: dict[str, Callable[..., Dataset]] = {
+    "photos": photos,
+    "digits": digits,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "fashion-mnist": fashion_mnist,
+    "image-folder": image_folder,
+    "npz": npz,
+}
+
+
+def load(spec: str, **options: object) -> Dataset:
+    """A data set by its name in the table, or by path: a folder of class folders, or an .npz file.
+
+    >>> load("photos", limit=2).class_names[:2]
+    ('astronaut', 'cat')
+    """
+    if spec in DATASETS:
+        return _call(spec, options)
+    path = Path(spec)
+    if path.is_dir():
+        return _call("image-folder", {"root": path, **options})
+    if path.suffix == ".npz":
+        return _call("npz", {"path": path, **options})
+    if len(path.parts) > 1 or path.exists():
+        raise ConfigError(f"{spec}: no such folder or .npz file, give one of these or a name: {', '.join(DATASETS)}")
+    raise unknown("data", spec, DATASETS)
+
+
+def _call(name: str, options: dict[str, object]) -> Dataset:
+    parameters = inspect.signature(DATASETS[name]).parameters
+    for option in options:
+        if option not in parameters:
+            raise unknown("option", option, parameters, where=f"data {name}")
+    for option, parameter in parameters.items():
+        if parameter.default is parameter.empty and option not in options:
+            raise ConfigError(f"data {name}: {option} is missing, give {option}=")
+    return DATASETS[name](**options)
+
+
+__all__ = ["DATASETS", "Dataset", "load"]

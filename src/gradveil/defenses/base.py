@@ -1,0 +1,58 @@
+"""A defense: the identity at five stages. Override the stage you protect."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Generator, nn
+
+from gradveil.types import Batch, GradientFn, Update
+
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a method comes from."""
+
+    title: str
+    authors: str
+    year: int
+    where: str
+
+    def __str__(self) -> str:
+        return f"{self.authors}, {self.title}, {self.year}, {self.where}"
+
+
+@dataclass(frozen=True)
+class Defense:
+    """No defense. Stages run in the order of the methods below; see `gradveil.client`."""
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """Once, when the federation agrees on the architecture."""
+        return model
+
+    def data(self, data: Batch, rng: Generator) -> Batch:
+        """Once a round, on the client's own data."""
+        return data
+
+    def batch(self, batch: Batch, rng: Generator) -> Batch:
+        """Every local step."""
+        return batch
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        """Around the gradient: per-example clipping lives here."""
+        return compute
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        """Last, on what is sent."""
+        return update
+
+    def acts_at(self, stage: str) -> bool:
+        """Whether this defense does anything at a stage: engines skip what is the identity."""
+        return getattr(type(self), stage) is not getattr(Defense, stage)
+
+    def surrogate(self, seen: Update) -> Defense:
+        """What an attacker who knows this defense runs in its place on dummy data: differentiable, drawing nothing.
+
+        `seen` is one client's update as received. The default models no defense at all.
+        """
+        return Defense()

@@ -1,0 +1,56 @@
+"""Gradient pruning (Zhu et al., 2019, section 5.2; a baseline in table 4 of ATS, Gao et al., 2021)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from gradveil.defenses.base import Defense, Paper
+from gradveil.errors import ConfigError
+from gradveil.types import Update
+
+PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prune(Defense):
+    """Sets the `ratio` share of the smallest magnitudes of every tensor to zero.
+
+    The count is exact, round(ratio * size): of equal magnitudes at the border the earlier positions go first.
+    """
+
+    ratio: float = 0.9
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.ratio < 1:
+            raise ConfigError(f"prune: ratio = {self.ratio} is out of range, take 0 <= ratio < 1")
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: pruned(u, round(self.ratio * u.numel())) for name, u in update.items()}
+
+    def surrogate(self, seen: Update) -> Mask:
+        """What was kept is plain to see: an informed attacker matches only that."""
+        return Mask({name: u != 0 for name, u in seen.items()})
+
+
+def pruned(tensor: Tensor, count: int) -> Tensor:
+    """The tensor without its `count` smallest magnitudes."""
+    if count == 0:
+        return tensor
+    size = tensor.abs().flatten()
+    border = size.kthvalue(count).values  # quantile() refuses more than 16 million numbers
+    below, equal = size < border, size == border
+    cut = below | (equal & (equal.cumsum(0) <= count - below.sum()))
+    return tensor.masked_fill(cut.view_as(tensor), 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Mask(Defense):
+    """Multiplies the update by a mask: what an attacker knows of pruning."""
+
+    kept: Mapping[str, Tensor]
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: u * self.kept[name] for name, u in update.items()}

@@ -1,0 +1,78 @@
+"""Several defenses, one after the other (the hybrids that ROG, Yue et al., 2023, and LODA ask for)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import Generator, nn
+
+from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError, unknown
+from gradveil.types import Batch, GradientFn, Update
+
+
+@dataclass(frozen=True)
+class Stack(Defense):
+    """Every stage of every defense in order; around the gradient the first one is innermost. `Stack(())` is none.
+
+    The surrogate is the stack of the surrogates. Each is made from what was sent at the end, so a later defense can
+    hide an earlier one: noise after pruning leaves no zeros to tell what was pruned.
+    """
+
+    defenses: tuple[Defense, ...]
+
+    def model(self, model: nn.Module) -> nn.Module:
+        for defense in self.defenses:
+            model = defense.model(model)
+        return model
+
+    def data(self, data: Batch, rng: Generator) -> Batch:
+        for defense in self.defenses:
+            data = defense.data(data, rng)
+        return data
+
+    def batch(self, batch: Batch, rng: Generator) -> Batch:
+        for defense in self.defenses:
+            batch = defense.batch(batch, rng)
+        return batch
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        for defense in self.defenses:
+            compute = defense.gradient(compute, model, rng)
+        return compute
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        for defense in self.defenses:
+            update = defense.update(update, rng)
+        return update
+
+    def acts_at(self, stage: str) -> bool:
+        return any(defense.acts_at(stage) for defense in self.defenses)
+
+    def surrogate(self, seen: Update) -> Stack:
+        return Stack(tuple(defense.surrogate(seen) for defense in self.defenses))
+
+
+def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:
+    """Defenses by name, as a configuration file writes them: `of = [{name = "prune", ratio = 0.9}, ...]`.
+
+    >>> stack(of=[{"name": "prune", "ratio": 0.5}, {"name": "gaussian"}])
+    Stack(defenses=(Prune(ratio=0.5), Gaussian(scale=0.01)))
+    """
+    return Stack(tuple(one if isinstance(one, Defense) else _built(one) for one in of))
+
+
+def _built(row: Mapping[str, object]) -> Defense:
+    from gradveil.defenses import DEFENSES  # the table holds `stack` itself
+
+    options = dict(row)
+    name = options.pop("name", None)
+    if not isinstance(name, str):
+        raise ConfigError(f"stack: {dict(row)} names no defense, write {{name = ..., option = ...}}")
+    if name not in DEFENSES:
+        raise unknown("defense", name, DEFENSES, where="stack")
+    try:
+        return DEFENSES[name](**options)
+    except TypeError as error:
+        raise ConfigError(f"stack: {name} cannot be built from {options}, {error}") from error

@@ -1,0 +1,34 @@
+"""Errors that a user can mend. Each says what was expected, what came, and what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class GradveilError(Exception):
+    """Bad input: the command line prints it as one line and exits with 2."""
+
+
+class ConfigError(GradveilError):
+    """A file, option or name that cannot be used."""
+
+
+class ThreatModelError(GradveilError):
+    """An attack that needs more than the scenario grants."""
+
+
+class NotApplicableError(GradveilError):
+    """An attack that has nothing to work on in this model."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> ConfigError:
+    """The error for a name that is not in a table, with the nearest one suggested.
+
+    >>> str(unknown("attack", "invertgrat", ["dlg", "invertgrad"]))
+    "attack: unknown name 'invertgrat', did you mean 'invertgrad'? Known: dlg, invertgrad"
+    """
+    known = sorted(known)
+    near = get_close_matches(name, known, n=1)
+    hint = f", did you mean {near[0]!r}?" if near else ","
+    return ConfigError(f"{where or kind}: unknown name {name!r}{hint} Known: {', '.join(known)}")

@@ -1,0 +1,100 @@
+"""The truth of a run: an append-only file, one JSON line per trial, each with its CRC and on disk before the next.
+
+A crash can only tear the end of the file, so a bad tail is cut on open and its trials run again. A bad line that is
+followed by others was changed afterwards: it is refused, and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+from zlib import crc32
+
+from gradveil.errors import GradveilError
+from gradveil.record import Record
+
+_CRC = b',"crc":'
+_LISTS = ("flags", "notes")
+
+
+class JournalError(GradveilError):
+    """A journal that cannot be trusted or is in use."""
+
+
+def encode(record: Record) -> bytes:
+    """One line, its CRC last. NaN and infinity are not JSON, and are refused."""
+    body = json.dumps(asdict(record), separators=(",", ":"), allow_nan=False).encode()
+    return b"%s%s%d}\n" % (body[:-1], _CRC, crc32(body))
+
+
+def decode(line: bytes) -> Record:
+    """The record of one line without its end; ValueError if a byte of it has changed."""
+    body, mark, crc = line.rpartition(_CRC)
+    body += b"}"
+    if not mark or crc != b"%d}" % crc32(body):
+        raise ValueError("the checksum does not match")
+    stored: dict[str, Any] = json.loads(body)
+    for name in _LISTS:
+        stored[name] = tuple(stored[name])
+    return Record(**stored)
+
+
+def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], int]:
+    """The records, and the number of bytes that hold them: what follows is a torn tail."""
+    records: list[Record] = []
+    kept = 0
+    while kept < len(content):
+        end = content.find(b"\n", kept)
+        try:
+            if end < 0:
+                raise ValueError("the line has no end")
+            records.append(decode(content[kept:end]))
+        except (ValueError, TypeError, KeyError) as error:  # a field more or less: another version's
+            if 0 <= end < len(content) - 1:
+                raise JournalError(f"{name}: bad record at byte {kept}, {error}, restore the file") from error
+            break
+        kept = end + 1
+    return records, kept
+
+
+def read(path: Path) -> list[Record]:
+    """All records of a journal, without changing it; none if there is no journal yet."""
+    return parse(path.read_bytes(), path.name)[0] if path.exists() else []
+
+
+class Journal:
+    """The one writer of a journal: locked while open, the torn tail cut, what is there in `records`."""
+
+    def __init__(self, path: Path) -> None:
+        self.file = open(path, "ab+", opener=lambda p, flags: os.open(p, flags, 0o600))  # noqa: SIM115
+        try:
+            self._lock(path)
+            self.file.seek(0)
+            self.records, kept = parse(self.file.read(), path.name)
+            self.file.truncate(kept)
+        except BaseException:
+            self.file.close()
+            raise
+
+    def _lock(self, path: Path) -> None:
+        try:
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise JournalError(f"{path}: another run is writing here, wait for it or choose another --out") from error
+
+    def append(self, record: Record) -> None:
+        self.file.write(encode(record))
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        self.records.append(record)
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None):
+        self.file.close()

@@ -1,0 +1,28 @@
+"""Peak signal-to-noise ratio of pictures in [0, 1]."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor
+
+from gradveil.metrics.base import Metric
+from gradveil.types import Images
+
+EXACT = 200.0  # dB given to an exact match: far above float32 rounding (about 150 dB), and still a number
+
+
+def psnr() -> Metric:
+    """Peak signal-to-noise ratio in dB against a peak of 1; an exact match scores 200 dB."""
+    return Metric(
+        name="psnr",
+        score=peak_signal_to_noise,
+        more_is_leakier=True,
+        unit="dB",
+        summary="Peak signal-to-noise ratio in dB; higher means more was leaked, an exact match is 200.",
+    )
+
+
+def peak_signal_to_noise(got: Images, truth: Images) -> Float[Tensor, "*client example"]:
+    """-10 log10 of the mean squared error, at most `EXACT`. In float64: 1e-6 dB is within reach of rounding."""
+    error = (got.double() - truth.double()).square().flatten(-3).mean(-1)
+    return -10 * error.clamp_min(10 ** (-EXACT / 10)).log10()

@@ -1,0 +1,29 @@
+"""The papers' models by name. Each factory takes `classes`, `shape`, `seed` and the constants `mean` and `std`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from torch import nn
+
+from gradveil.models.convnet import of_width
+from gradveil.models.lenet import lenet
+from gradveil.models.mlp import mlp
+from gradveil.models.resnet20 import resnet20_4
+from gradveil.models.user import load_model
+from gradveil.models.weights import load_weights
+
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "lenet": lenet,
+    "convnet8": of_width(
+        8, "ConvNet of width 8: eight convolutions with batch normalization, the smallest of the ATS paper."
+    ),
+    "convnet32": of_width(32, "ConvNet of width 32: eight convolutions with batch normalization, as in the ATS paper."),
+    "convnet64": of_width(
+        64, "ConvNet of width 64: eight convolutions with batch normalization, as in Inverting Gradients."
+    ),
+    "resnet20-4": resnet20_4,
+    "mlp": mlp,
+}
+
+__all__ = ["MODELS", "load_model", "load_weights"]

@@ -1,0 +1,88 @@
+"""Where a run comes from: versions, hashes, command, times. Enough to say later whether it is the same."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import shlex
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.compute import Compute
+from gradveil.scenario import Scenario
+
+SCHEMA = 1
+HASHES = ("model_sha256", "data_sha256", "config_sha256")
+
+
+def sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def hash_tensors(tensors: Mapping[str, Tensor]) -> str:
+    """SHA-256 over name, type, shape and bytes of each tensor, by name: one changed bit changes it."""
+    total = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        plain = tensor.detach().cpu().contiguous()
+        total.update(f"{name}|{plain.dtype}|{tuple(plain.shape)}|".encode())
+        total.update(plain.flatten().view(torch.uint8).numpy().tobytes())
+    return total.hexdigest()
+
+
+def hash_model(model: nn.Module) -> str:
+    return hash_tensors(model.state_dict())
+
+
+def hash_data(scenario: Scenario, gallery: Tensor | None = None) -> str:
+    """Of every picture and label that the run touches."""
+    tensors = {"private.images": scenario.private.images, "private.labels": scenario.private.labels}
+    if scenario.public is not None:
+        tensors |= {"public.images": scenario.public.images, "public.labels": scenario.public.labels}
+    if gallery is not None:
+        tensors["gallery"] = gallery
+    return hash_tensors(tensors)
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def own_version() -> str:
+    try:
+        return version("gradveil")
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def device_name(device: str) -> str:
+    if device.startswith("cuda"):
+        return f"{device}: {torch.cuda.get_device_name(device)}"
+    return f"{device}: {platform.processor() or platform.machine()}"
+
+
+def provenance(scenario: Scenario, gallery: Tensor | None, config: str, seed: int, compute: Compute) -> dict:
+    """All that is known when a run starts; `finished` is filled in at its end."""
+    return {
+        "schema": SCHEMA,
+        "gradveil": own_version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "device": device_name(compute.device),
+        "precision": compute.precision,
+        "backend": compute.backend,
+        "seed": seed,
+        "gallery": 0 if gallery is None else len(gallery),
+        "model_sha256": hash_model(scenario.model),
+        "data_sha256": hash_data(scenario, gallery),
+        "config_sha256": sha256(config.encode()),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+        "started": now(),
+        "finished": None,
+    }

@@ -1,0 +1,122 @@
+"""A run's folder, read back."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from gradveil import journal
+from gradveil.errors import ConfigError
+from gradveil.record import Record
+
+KINDS = ("original", "fed", "reconstructed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pictures:
+    """One private picture, as it was fed to the model, and as the attack rebuilt it: each channel x height x width."""
+
+    original: np.ndarray
+    fed: np.ndarray
+    reconstructed: np.ndarray
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """All that a report is made of."""
+
+    folder: Path
+    name: str
+    records: tuple[Record, ...]
+    config: Mapping[str, Any] = field(default_factory=dict)
+    provenance: Mapping[str, Any] = field(default_factory=dict)
+    redacted: bool = False
+
+    @property
+    def scenario(self) -> Mapping[str, Any]:
+        found = self.config.get("scenario", {})
+        return found if isinstance(found, Mapping) else {}
+
+    def choices(self, kind: str) -> Mapping[str, Any]:
+        """The configured defenses or attacks by label."""
+        found = self.config.get(kind, {})
+        return found if isinstance(found, Mapping) else {}
+
+    @property
+    def gallery(self) -> int | None:
+        """Pictures that a reconstruction was compared with, the original included."""
+        size = self.provenance.get("gallery")
+        return size + 1 if isinstance(size, int) and size > 0 else None
+
+    def undefended(self, defense: str) -> bool:
+        choice = self.choices("defense").get(defense, {})
+        return (choice.get("name", defense) if isinstance(choice, Mapping) else defense) == "none"
+
+    def pictures(self, record: Record) -> Pictures | None:
+        """The pictures of a scored trial; None if the run kept none or the report must not show them."""
+        if self.redacted or record.status != "ok" or not record.images:
+            return None
+        path = _below(self.folder / "images", record.images)
+        return _load(path, record.example) if path.is_file() else None
+
+
+def read_run(folder: Path) -> Run:
+    """The journal is the truth and must be there; settings and provenance are shown if they are."""
+    records = journal.read(folder / "journal.jsonl")
+    if not records:
+        raise ConfigError(f"{folder}: no finished trial in journal.jsonl, give the folder of a run")
+    return Run(
+        folder=folder,
+        name=folder.resolve().name,
+        records=tuple(_scored_or_failed(record) for record in records),
+        config=_parsed(folder / "config.toml", tomllib.loads),
+        provenance=_parsed(folder / "provenance.json", json.loads),
+    )
+
+
+def _scored_or_failed(record: Record) -> Record:
+    """A failed trial has no score, and a trial without a finite score has failed."""
+    finite = {name: float(value) for name, value in record.scores.items() if math.isfinite(value)}
+    if record.status == "ok" and finite:
+        return replace(record, scores=finite)
+    return replace(record, status="failed", scores={}, reason=record.reason or "no finite score")
+
+
+def _parsed(path: Path, parse: Any) -> Mapping[str, Any]:
+    try:
+        found = parse(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read, {error}, restore the file") from error
+    if not isinstance(found, dict):
+        raise ConfigError(f"{path}: expected a table of keys, got {type(found).__name__}, restore the file")
+    return found
+
+
+def _below(folder: Path, name: str) -> Path:
+    path = folder / (name if name.endswith(".safetensors") else f"{name}.safetensors")
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{folder.parent / 'journal.jsonl'}: images: {name!r} leaves the folder, restore the file")
+    return path
+
+
+def _load(path: Path, example: int) -> Pictures:
+    """Only the pictures asked for are read."""
+    try:
+        with safe_open(path, framework="np") as file:
+            stored = {kind: file.get_slice(kind) for kind in KINDS}
+            if stored["fed"].get_shape() != stored["original"].get_shape():
+                stored["fed"] = stored["original"]  # a defense that enlarges the batch: no one picture is "as fed"
+            found = {kind: part[example].astype(np.float32) for kind, part in stored.items()}
+    except (SafetensorError, IndexError, OSError) as error:
+        raise ConfigError(f"{path}: cannot be read as pictures, {error}, restore or remove the file") from error
+    return Pictures(**found)

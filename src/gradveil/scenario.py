@@ -1,0 +1,71 @@
+"""What is audited: whose model, whose data, how they train, and what the attacker may know."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import nn
+
+from gradveil.types import Batch
+
+BatchNorm = Literal["eval", "batch", "batch-shared"]
+Loss = Literal["cross-entropy", "binary-cross-entropy"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalTraining:
+    """One client's round. FedSGD: one step at rate 1; FedAvg: tau steps.
+
+    `batchnorm`: `eval` normalizes by the model's running statistics, `batch` by the client's own batch (train mode)
+    and keeps its statistics to itself, `batch-shared` does the same and sends the updated running statistics along.
+    """
+
+    steps: int = 1
+    rate: float = 1.0
+    batch_size: int | None = None
+    momentum: float = 0.0
+    weight_decay: float = 0.0
+    batchnorm: BatchNorm = "eval"
+    loss: Loss = "cross-entropy"
+
+    def batches(self, data: Batch) -> Iterator[Batch]:
+        """The minibatch of each step, in order, starting over at the end of the data."""
+        count = data.images.shape[0]
+        size = min(self.batch_size or count, count)
+        for step in range(self.steps):
+            first = step * size % count
+            last = min(first + size, count)  # the last minibatch of an epoch may be smaller
+            yield Batch(data.images[first:last], data.labels[first:last])
+
+
+@dataclass(frozen=True, kw_only=True)
+class ThreatModel:
+    """What the attacker knows and may do."""
+
+    knows_labels: bool = True
+    knows_defense: bool = False  # the adaptive attacker
+    may_plant: bool = False  # the actively dishonest server
+    rounds: int = 1  # rounds of one client it may join up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scenario:
+    """One model and many independent clients: their data, their training, their enemy.
+
+    `private` holds every client's data with a leading client axis; `names` tells the clients apart, so that a
+    client's random numbers do not depend on who else is audited.
+    """
+
+    name: str
+    model: nn.Module
+    private: Batch
+    names: tuple[str, ...]
+    training: LocalTraining = LocalTraining()
+    threat: ThreatModel = ThreatModel()
+    public: Batch | None = None
+
+    @property
+    def classes(self) -> int:
+        return self.private.labels.shape[-1]

@@ -1,0 +1,134 @@
+"""The server's view. `observe` is the only maker of an `Observation`, and the truth never enters one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.client import BATCH_NORMS, Step, batch_statistics, in_client_mode, local_steps, parameters_of
+from gradveil.errors import ThreatModelError
+from gradveil.scenario import LocalTraining, Scenario
+from gradveil.seeds import Seed
+from gradveil.types import Batch, Labels, Update
+
+if TYPE_CHECKING:
+    from gradveil.attacks.base import Attack
+    from gradveil.defenses.base import Defense
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One model sent, many updates received: everything that an attack may look at."""
+
+    model: nn.Module  # as sent
+    update: Update  # each [client, *parameter]
+    training: LocalTraining
+    examples: int
+    shape: tuple[int, int, int]
+    classes: int
+    names: tuple[str, ...]  # of the clients; random streams are keyed by them
+    labels: Labels | None = None
+    defense: Defense | None = None
+    public: Batch | None = None
+    statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
+    history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
+
+    def take(self, clients: Sequence[int]) -> Observation:
+        """The same round as if only these clients were in it; a client may be taken more than once."""
+        at = torch.as_tensor(list(clients), device=next(iter(self.update.values())).device)
+        return replace(
+            self,
+            update={name: u[at] for name, u in self.update.items()},
+            names=tuple(self.names[i] for i in clients),
+            labels=None if self.labels is None else self.labels[at],
+            statistics=None if self.statistics is None else {k: v[at] for k, v in self.statistics.items()},
+            history=tuple(round_.take(clients) for round_ in self.history),
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What the attack is measured against: the private pictures, and the pictures as fed to the model."""
+
+    private: Batch
+    fed: Batch
+
+
+def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) -> tuple[Observation, Truth]:
+    """Play one round: plant, let every client compute and defend its update, and keep what the server sees."""
+    threat, training = scenario.threat, scenario.training
+    if attack.plants and not threat.may_plant:
+        raise ThreatModelError(
+            f"scenario {scenario.name}: the attack changes the model, but threat.may_plant is false, "
+            "set threat.may_plant = true (--attacker malicious)"
+        )
+    sent = attack.plant(defense.model(scenario.model), scenario.public, seed.at("plant"))
+    model = in_client_mode(sent, training)
+    rounds = [_client_round(model, scenario, defense, seed, i) for i in range(len(scenario.names))]
+    updates, fed, statistics = zip(*rounds, strict=True)
+    observation = Observation(
+        model=sent,
+        update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
+        training=training,
+        examples=fed[0].images.shape[0],
+        shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
+        classes=scenario.classes,
+        names=scenario.names,
+        labels=torch.stack([f.labels for f in fed]) if threat.knows_labels else None,
+        defense=defense if threat.knows_defense else None,
+        public=scenario.public,
+        statistics=_stacked(statistics) if training.batchnorm == "batch-shared" else None,
+    )
+    return observation, Truth(private=scenario.private, fed=_batch_of(fed))
+
+
+def _client_round(
+    model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, client: int
+) -> tuple[Update, Batch, dict[str, Tensor]]:
+    """What one client sends, what it was fed, and the running statistics after its round."""
+    name, training = scenario.names[client], scenario.training
+    private = Batch(scenario.private.images[client], scenario.private.labels[client])
+    data = defense.data(private, seed.at("data", name).rng())
+    rng = seed.at("client", name).rng()
+    steps = list(local_steps(model, parameters_of(model), data, training, defense, rng))
+    update = defense.update(steps[-1].update, rng)
+    statistics = _running_statistics(scenario.model, model, steps) if training.batchnorm == "batch-shared" else {}
+    return update, _first_epoch(data, steps, training), statistics
+
+
+def _first_epoch(data: Batch, steps: Sequence[Step], training: LocalTraining) -> Batch:
+    """The pictures as fed, each once; those that no step has reached as they would have been."""
+    count = data.images.shape[0]
+    size = min(training.batch_size or count, count)
+    epoch = [step.batch for step in steps[: -(-count // size)]]
+    rest = slice(size * len(epoch), None)
+    epoch.append(Batch(data.images[rest], data.labels[rest]))
+    return Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+
+
+def _running_statistics(sent: nn.Module, model: nn.Module, steps: Sequence[Step]) -> dict[str, Tensor]:
+    """Running statistics after the round, moved as torch moves them, one step after the other."""
+    layers = {n: m for n, m in sent.named_modules() if isinstance(m, BATCH_NORMS)}
+    state: dict[str, Tensor] = {}
+    for name, layer in layers.items():
+        if layer.running_mean is not None and layer.running_var is not None:
+            state |= {f"{name}.mean": layer.running_mean, f"{name}.var": layer.running_var}
+    for step in steps:
+        with torch.no_grad():
+            batch = batch_statistics(model, step.params, step.batch.images)
+        for key in state:
+            momentum = layers[key.rpartition(".")[0]].momentum or 0.1
+            state[key] = (1 - momentum) * state[key] + momentum * batch[key]
+    return state
+
+
+def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {key: torch.stack([one[key] for one in each]) for key in each[0]}
+
+
+def _batch_of(fed: Sequence[Batch]) -> Batch:
+    return Batch(torch.stack([f.images for f in fed]), torch.stack([f.labels for f in fed]))

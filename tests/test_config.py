@@ -1,0 +1,286 @@
+from __future__ import annotations
+
+import tomllib
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from gradveil import toml
+from gradveil.attacks import ATTACKS
+from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
+from gradveil.config.budget import BUDGETS, spend
+from gradveil.config.resolve import resolve
+from gradveil.config.spec import parse_choices
+from gradveil.data import Dataset
+from gradveil.errors import ConfigError
+from gradveil.provenance import hash_model
+from gradveil.split import split
+
+FULL = """
+seed = 3
+budget = "quick"
+metrics = ["psnr", "ssim"]
+
+[scenario]
+model = "mlp"
+data = "digits"
+images = 4
+batch_size = 2
+local_steps = 3
+local_rate = 1
+batchnorm = "batch"
+labels = "inferred"
+
+[scenario.data_options]
+size = 8
+
+[defense.none]
+[defense.loud]
+name = "gaussian"
+scale = 1
+[defense.both]
+name = "stack"
+of = [{ name = "prune", ratio = 0.5 }, { name = "gaussian" }]
+
+[attack.invertgrad]
+[attack.short]
+name = "invertgrad"
+steps = 7
+"""
+
+
+def test_a_config_is_read(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(FULL)
+    config = load(tmp_path / "a.toml")
+    assert (config.seed, config.metrics, config.scenario.images) == (3, ("psnr", "ssim"), 4)
+    assert config.scenario.local_rate == 1.0
+    assert isinstance(config.scenario.local_rate, float)
+    assert config.defense["loud"] == Choice(name="gaussian", options={"scale": 1.0})
+    assert config.attack["short"].options["steps"] == 7
+    assert config.attack["invertgrad"].options["steps"] < 7 * 1000
+
+
+@pytest.mark.parametrize("config", [AuditConfig(), from_tables(tomllib.loads(FULL))], ids=["default", "full"])
+def test_what_is_written_is_read_back_the_same(config: AuditConfig) -> None:
+    resolved = resolve(config)
+    again = from_tables(tomllib.loads(dumps(resolved)))
+    assert again == resolved
+    assert dumps(again) == dumps(resolved)
+    assert resolve(resolved) == resolved
+
+
+def test_a_resolved_config_says_it_all() -> None:
+    config = resolve(AuditConfig(defense={"gaussian": Choice(name="gaussian")}))
+    assert config.defense["gaussian"].options == {"scale": 1e-2}
+    assert {"steps", "tv"} <= set(config.attack["invertgrad"].options)
+    assert "limit" not in config.scenario.data_options  # None is not TOML
+
+
+def test_the_default_is_what_the_command_promises() -> None:
+    config = AuditConfig()
+    assert (config.scenario.data, config.scenario.model, config.scenario.images) == ("photos", "lenet", 16)
+    assert set(config.defense) == {"none", "gaussian", "prune"}
+    assert set(config.attack) == {"invertgrad"}
+    assert config.metrics == ("psnr", "ssim", "retrieval")
+
+
+WRONG = {
+    "sed = 1": r"a\.toml: sed: unknown key, did you mean 'seed'\?",
+    "seed = 'one'": r"a\.toml: seed: expected a whole number, got 'one'",
+    "seed = true": r"a\.toml: seed: expected a whole number, got True",
+    "seed = 1.5": r"a\.toml: seed: expected a whole number, got 1\.5",
+    "seed = -1": r"a\.toml: seed: must be at least 0, got -1",
+    "seed = ": r"a\.toml: not TOML",
+    "seed = 1\nseed = 2": r"a\.toml: not TOML",
+    "budget = 'quik'": r"a\.toml: budget: unknown name 'quik', did you mean 'quick'\?",
+    "metrics = 'psnr'": r"a\.toml: metrics: expected a list",
+    "metrics = []": r"a\.toml: metrics: none is given",
+    "metrics = ['psrn']": r"a\.toml: metrics: unknown name 'psrn', did you mean 'psnr'\?",
+    "metrics = ['psnr', 'psnr']": r"a\.toml: metrics: a metric is given twice",
+    "metrics = ['lpips']": r"a\.toml: lpips_weights: lpips needs",
+    "scenario = 1": r"a\.toml: scenario: expected a table",
+    "[scenario]\nimage = 1": r"a\.toml: scenario\.image: unknown key, did you mean 'images'\?",
+    "[scenario]\nimages = 0": r"a\.toml: scenario\.images: must be at least 1",
+    "[scenario]\nimages = 1000000000000": r"a\.toml: scenario\.images: must be at most 100000",
+    "[scenario]\nlocal_rate = nan": r"a\.toml: scenario\.local_rate: expected a finite number",
+    "[scenario]\nlocal_rate = 0": r"a\.toml: scenario\.local_rate: must be at least",
+    "[scenario]\nmomentum = 1.5": r"a\.toml: scenario\.momentum: must be at most 1\.0",
+    "[scenario]\nmodel = 'lenett'": r"a\.toml: scenario\.model: unknown name 'lenett', did you mean 'lenet'\?",
+    "[scenario]\nmodel = 'evil.py:run'": r"a\.toml: scenario\.model: a model file is never taken from a config",
+    "[scenario]\nmodel = 'evil.py'": r"a\.toml: scenario\.model: a model file is never taken from a config",
+    "[scenario]\nmodel = 3": r"a\.toml: scenario\.model: expected text",
+    '[scenario]\nmodel = "a\\u0007b"': r"a\.toml: scenario\.model: expected text on one line",
+    "[scenario]\ndata = 'photo'": r"a\.toml: scenario\.data: unknown name 'photo', did you mean 'photos'\?",
+    "[scenario]\ndata = 'no/such/folder'": r"a\.toml: scenario\.data: no/such/folder: no such folder",
+    "[scenario.data_options]\nsiz = 8": r"a\.toml: scenario\.data_options\.siz: unknown key, did you mean",
+    "[scenario]\ndata_options = 8": r"a\.toml: scenario\.data_options: expected a table",
+    "[scenario]\nbatchnorm = 'train'": r"a\.toml: scenario\.batchnorm: unknown name 'train'",
+    "[scenario]\nlabels = 'know'": r"a\.toml: scenario\.labels: unknown name 'know', did you mean 'known'\?",
+    "[scenario]\nattacker = 'furious'": r"a\.toml: scenario\.attacker: unknown name 'furious', did you mean",
+    "[defense.gausian]": r"a\.toml: defense\.gausian\.name: unknown name 'gausian', did you mean 'gaussian'\?",
+    "[defense.x]\nname = 'gaussian'\nscle = 1": r"a\.toml: defense\.x\.scle: unknown key, did you mean 'scale'\?",
+    "[defense.gaussian]\nscale = '1'": r"a\.toml: defense\.gaussian\.scale: expected a number, got '1'",
+    "[defense.gaussian]\nscale = -1": r"a\.toml: defense\.gaussian: .*scale = -1",
+    "[defense.prune]\nratio = 2": r"a\.toml: defense\.prune: .*ratio = 2",
+    "[defense.x]\nname = 1": r"a\.toml: defense\.x\.name: expected text",
+    "[defense.'../x']\nname = 'none'": r"a\.toml: defense: label '\.\./x': expected letters",
+    "[defense]": r"a\.toml: defense: none is given",
+    "defense.gaussian = 3": r"a\.toml: defense\.gaussian: expected a table",
+    "[[defense]]": r"a\.toml: defense: expected a table",
+    "[attack.invertgrat]": r"a\.toml: attack\.invertgrat\.name: unknown name 'invertgrat', did you mean 'invertgrad'\?",
+    "[attack.invertgrad]\nstep = 5": r"a\.toml: attack\.invertgrad\.step: unknown key, did you mean 'steps'\?",
+    "[attack.invertgrad]\nsteps = 1.5": r"a\.toml: attack\.invertgrad\.steps: expected a whole number",
+}
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG.items(), ids=list(WRONG))
+def test_a_wrong_config_is_named_by_file_and_key(text: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load(tmp_path / "a.toml")
+
+
+def test_a_file_that_is_not_there_or_no_text(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(ConfigError, match="not TOML"):
+        load(tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_bytes(b"a = " + b"[" * 100_000)
+    with pytest.raises(ConfigError, match="not TOML"):
+        load(tmp_path / "a.toml")
+    (tmp_path / "a.toml").write_bytes(b"#" * 2_000_000)
+    with pytest.raises(ConfigError, match="2000000 bytes"):
+        load(tmp_path / "a.toml")
+
+
+@pytest.mark.parametrize("text", ["", 'a"b\\', "tab\tnew\nline", "\x7f\x00", "é漢", "a.b c"])
+def test_texts_and_keys_survive_toml(text: str) -> None:
+    tables = {"t": {text: {"v": text, "n": [1, 2.5, True, {"k": text}]}, "empty": {}}, "x": 1e-300}
+    assert tomllib.loads(toml.dump(tables)) == tables
+
+
+def test_the_budget_fills_what_nobody_set() -> None:
+    def attack(*, steps: int = 4800, restarts: int = 2, rate: float = 0.1) -> None: ...
+
+    def short(*, steps: int = 100) -> None: ...
+
+    def own(*, restarts: int | None = None) -> None: ...
+
+    def closed_form(*, box: float = 0.1) -> None: ...
+
+    spent = [spend(budget, attack, {}) for budget in BUDGETS]
+    assert [one["steps"] for one in spent] == [300, 1200, 4800]
+    assert [one["restarts"] for one in spent] == [1, 2, 8]
+    assert spend("quick", attack, {"steps": 9, "restarts": 2}) == {"steps": 9, "restarts": 2}
+    assert spend("quick", short, {}) == {"steps": 100}
+    assert spend("thorough", closed_form, {}) == {}
+    assert spend("standard", own, {}) == {}
+    assert spend("thorough", own, {}) == {"restarts": 8}
+
+
+def test_methods_on_the_command_line() -> None:
+    assert parse_choices(["none", "prune:ratio=0.5"], "--defense") == {
+        "none": Choice(name="none"),
+        "prune": Choice(name="prune", options={"ratio": 0.5}),
+    }
+    assert list(parse_choices(["g:scale=1e-3", "g:scale=0.1", "none"], "--defense")) == ["g-0.001", "g-0.1", "none"]
+    for bad in ("", ":", "a:", "a:b", "a:=1", "a:b=1,b=2"):
+        with pytest.raises(ConfigError, match=r"^--defense: "):
+            parse_choices([bad], "--defense")
+    with pytest.raises(ConfigError, match="given twice"):
+        parse_choices(["none", "none"], "--defense")
+
+
+def dataset(count: int) -> Dataset:
+    images = torch.arange(count).view(-1, 1, 1, 1).expand(-1, 1, 2, 2) / count
+    return Dataset(name="d", images=images, targets=torch.eye(count), class_names=(), mean=(0.0,), std=(1.0,))
+
+
+@pytest.mark.parametrize(("count", "clients", "batch"), [(6, 3, 2), (7, 3, 2), (100, 4, 3), (3000, 16, 1)])
+def test_victims_gallery_and_public_share_no_picture(count: int, clients: int, batch: int) -> None:
+    parts = split(dataset(count), clients, batch)
+    assert parts.victims.images.shape == (clients, batch, 1, 2, 2)
+    victims = parts.victims.images.flatten(0, 1)[:, 0, 0, 0].tolist()
+    gallery = [] if parts.gallery is None else parts.gallery[:, 0, 0, 0].tolist()
+    public = [] if parts.public is None else parts.public.images[:, 0, 0, 0].tolist()
+    assert victims == dataset(count).images[: clients * batch, 0, 0, 0].tolist()
+    assert len({*victims, *gallery, *public}) == len(victims) + len(gallery) + len(public)
+    assert (len(gallery), len(public)) == {6: (0, 0), 7: (1, 0), 100: (71, 17), 3000: (1000, 256)}[count]
+
+
+def test_too_few_pictures_are_counted() -> None:
+    with pytest.raises(ConfigError, match="need 8 pictures, d has 7"):
+        split(dataset(7), 4, 2)
+
+
+def small(**scenario) -> AuditConfig:
+    return AuditConfig(scenario=ScenarioConfig(data="digits", images=2, **scenario))
+
+
+def test_a_config_becomes_the_audit_it_describes() -> None:
+    config = small(batch_size=3, local_steps=2, local_rate=0.1, labels="inferred", attacker="malicious", momentum=0.9)
+    audit = build(config)
+    training, threat = audit.scenario.training, audit.scenario.threat
+    assert audit.scenario.name == "digits-lenet-b3-t2"
+    assert audit.scenario.private.images.shape[:2] == (2, 3)
+    assert (training.steps, training.rate, training.batch_size, training.momentum) == (2, 0.1, None, 0.9)
+    assert (threat.knows_labels, threat.may_plant) == (False, True)
+    assert [m.name for m in audit.metrics] == ["psnr", "ssim", "retrieval"]
+    assert from_tables(audit.settings) == resolve(config)
+
+
+def test_the_model_seed_makes_the_model() -> None:
+    one, same, other = (next(build(small(model_seed=seed)).scenario.model.parameters()) for seed in (1, 1, 2))
+    assert torch.equal(one, same)
+    assert not torch.equal(one, other)
+
+
+def test_a_model_of_the_users_own(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    file.write_text(
+        "from torch import nn\n"
+        "def build(classes, shape):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(shape[0] * shape[1] * shape[2], classes))\n"
+    )
+    audit = build(small(model=f"{file}:build"))
+    assert isinstance(audit.scenario.model, nn.Sequential)
+    assert "/" not in audit.scenario.name
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("return nn.Linear(3, 3)", r"mine\.py:build: cannot take a picture of \(1, 32, 32\), RuntimeError"),
+        ("return nn.Flatten()", r"gives a tensor of \(1, 1024\) for one picture, expected logits of \(1, 10\)"),
+        ("return nn.LSTM(32, 10)", r"mine\.py:build: "),
+        ("return 1 / 0", r"mine\.py: build\(\) raised ZeroDivisionError"),
+    ],
+)
+def test_a_model_that_cannot_work_is_said_before_the_run(body: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(f"from torch import nn\ndef build():\n    {body}\n")
+    with pytest.raises(ConfigError, match=message):
+        build(small(model=f"{tmp_path}/mine.py:build"))
+
+
+def test_lazy_layers_are_made_and_always_the_same(tmp_path: Path) -> None:
+    body = "nn.Sequential(nn.Flatten(), nn.LazyLinear(10))"
+    (tmp_path / "mine.py").write_text(f"from torch import nn\ndef build():\n    return {body}\n")
+    one, two = (build(small(model=f"{tmp_path}/mine.py:build")).scenario.model for _ in range(2))
+    assert hash_model(one) == hash_model(two)
+
+
+def test_a_gallery_is_needed_to_hide_in() -> None:
+    config = AuditConfig(scenario=ScenarioConfig(data="digits", data_options={"limit": 2}, images=2))
+    with pytest.raises(ConfigError, match="retrieval needs pictures that are not victims"):
+        build(config)
+    assert build(replace(config, metrics=("psnr",))).gallery is None
+
+
+def test_every_attack_of_the_catalogue_can_be_configured_and_written_back() -> None:
+    for name in ATTACKS:
+        config = resolve(AuditConfig(attack={name: Choice(name=name)}))
+        assert from_tables(tomllib.loads(dumps(config))) == config
