@@ -1,1 +1,47 @@
-"""gradveil."""
+"""gradveil: what can be reconstructed from a federated-learning update, and what to deploy against it.
+
+    from gradveil import build, load, run, write_report
+
+    audit = build(load("audit.toml"))
+    run(audit, "runs/mine")
+    write_report("runs/mine")
+
+Names are imported when they are first used: `import gradveil` alone does not import torch.
+"""
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "Attack": "attacks.base",
+    "Audit": "audit",
+    "AuditConfig": "config",
+    "Batch": "types",
+    "Choice": "config",
+    "Compute": "compute",
+    "Defense": "defenses.base",
+    "LocalTraining": "scenario",
+    "Observation": "server",
+    "Reconstruction": "attacks.base",
+    "Scenario": "scenario",
+    "ScenarioConfig": "config",
+    "Seed": "seeds",
+    "ThreatModel": "scenario",
+    "Truth": "server",
+    "build": "config",
+    "load": "config",
+    "local_update": "client",
+    "observe": "server",
+    "run": "audit",
+    "write_report": "report.build",
+}
+
+__all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'gradveil' has no attribute {name!r}")
+    return getattr(import_module(f"gradveil.{_HOME[name]}"), name)

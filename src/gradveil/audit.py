@@ -25,7 +25,7 @@ from gradveil.provenance import provenance
 from gradveil.record import Attacker
 from gradveil.scenario import Scenario
 from gradveil.seeds import Seed
-from gradveil.trial import Cell, Judge, run_cell
+from gradveil.trial import Cell, Judge, Trial, run_cell
 from gradveil.types import Batch
 
 PLAIN = Compute()
@@ -136,19 +136,23 @@ def _run_cells(audit: Audit, home: RunFolder, journal: Journal, compute: Compute
     missing = [cell for whole in cells(audit, compute) if (cell := _missing(whole, done)) is not None]
     judge = Judge(audit.metrics, _blank(audit))
     progress.begin(len(missing))
+    last: tuple[Cell, list[Trial]] | None = None
     try:
         for cell in missing:
-            _run_one(cell, audit, home, journal, judge, progress, done)
+            progress.start(cell.name, len(cell.scenario.names))
+            defense, attack = audit.defenses[cell.defense], audit.attacks[cell.attack]
+            if last is not None and cell.repeats(last[0], defense):
+                trials = [trial.told_again(cell) for trial in last[1]]
+            else:
+                with listening(progress.step):
+                    trials = run_cell(cell, defense, attack, judge)
+            last = cell, trials
+            _keep(trials, home, journal, progress, done)
     finally:
         progress.end()
 
 
-def _run_one(
-    cell: Cell, audit: Audit, home: RunFolder, journal: Journal, judge: Judge, progress: Progress, done: set[str]
-) -> None:
-    progress.start(cell.name, len(cell.scenario.names))
-    with listening(progress.step):
-        trials = run_cell(cell, audit.defenses[cell.defense], audit.attacks[cell.attack], judge)
+def _keep(trials: list[Trial], home: RunFolder, journal: Journal, progress: Progress, done: set[str]) -> None:
     for trial in trials:
         if trial.pictures:  # before the records, so that no record names a file that is not there
             home.save_pictures(trial.file, trial.pictures)

@@ -6,13 +6,14 @@ import math
 import re
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.client import parameters_of
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.metrics import Metric, align
@@ -43,6 +44,14 @@ class Cell:
     def key(self, client: str, example: int) -> str:
         return "/".join([self.scenario.name, self.defense, self.attack, self.attacker, client, str(example)])
 
+    def repeats(self, other: Cell, defense: Defense) -> bool:
+        """Whether this adaptive attacker would run what the unaware one has just run: its surrogate is no defense."""
+        same = (self.defense, self.attack, self.scenario.names) == (other.defense, other.attack, other.scenario.names)
+        if not same or (other.attacker, self.attacker) != ("unaware", "adaptive"):
+            return False
+        surrogate = defense.surrogate(parameters_of(self.scenario.model))
+        return not any(surrogate.acts_at(stage) for stage in ("model", "data", "batch", "gradient", "update"))
+
     @property
     def observed(self) -> Seed:
         """Neither attack nor attacker is in it: all of them look at the same updates."""
@@ -60,6 +69,16 @@ class Trial(NamedTuple):
     records: list[Record]
     file: str = ""
     pictures: Mapping[str, Tensor] = {}
+
+    def told_again(self, cell: Cell) -> Trial:
+        """The same outcome as a trial of another cell, which would run the very same computation."""
+        note = "knowing this defense changes nothing for this attack: same run as the unaware attacker"
+        file = self.file and file_of(cell, self.records[0].client)
+        records = [
+            replace(r, key=cell.key(r.client, r.example), attacker=cell.attacker, images=file, notes=(*r.notes, note))
+            for r in self.records
+        ]
+        return Trial(records, file, self.pictures)
 
 
 class Judge(NamedTuple):

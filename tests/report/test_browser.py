@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from synthetic import write_run
 
-from gradveil.report import report
+from gradveil.report import write_report
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [
@@ -22,7 +22,7 @@ QUIET = [
 
 @pytest.fixture(scope="module")
 def page_file(tmp_path_factory) -> Path:
-    return report(write_run(tmp_path_factory.mktemp("browser") / "november"))
+    return write_report(write_run(tmp_path_factory.mktemp("browser") / "november"))
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ from synthetic import HOSTILE, PROVENANCE, write_run
 
 from gradveil.errors import ConfigError, GradveilError
 from gradveil.journal import encode, read
-from gradveil.report import read_run, report
+from gradveil.report import read_run, write_report
 from gradveil.report.cells import cells, summaries
 
 TEMPLATE_TAGS = set(
@@ -54,28 +54,28 @@ def change(folder: Path, **fields) -> None:
 
 def test_writes_one_private_file_and_returns_it(folder):
     before = set(folder.iterdir())
-    path = report(folder)
+    path = write_report(folder)
     assert path == folder / "report.html"
     assert path.stat().st_mode & 0o777 == 0o600
     assert set(folder.iterdir()) - before == {path}
 
 
 def test_is_a_pure_function_of_the_folder(folder):
-    first = report(folder).read_bytes()
-    assert report(folder).read_bytes() == first
+    first = write_report(folder).read_bytes()
+    assert write_report(folder).read_bytes() == first
 
 
 def test_a_failing_template_leaves_the_old_report_whole(folder, monkeypatch):
-    old = report(folder).read_bytes()
+    old = write_report(folder).read_bytes()
     monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
-        report(folder)
+        write_report(folder)
     assert (folder / "report.html").read_bytes() == old
     assert not list(folder.glob(".report-*"))
 
 
 def test_says_what_was_measured_and_that_it_is_no_verdict(folder):
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     assert "Measurements, not a verdict" in page
     assert "identified among 1,000" in page
     assert "2026-11-16" in page
@@ -87,7 +87,7 @@ def test_says_what_was_measured_and_that_it_is_no_verdict(folder):
 
 
 def test_sections_come_in_order(folder):
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     ids = ("measured", "pictures", "cells", "attacker", "gaps", "flags", "provenance")
     places = [page.index(f'<section id="{name}">') for name in ids]
     assert places == sorted(places)
@@ -97,7 +97,7 @@ def test_a_failed_trial_has_a_reason_and_never_a_score(folder):
     run = read_run(folder)
     cell = cells(run)[0]
     assert (cell.attempted, len(cell.scored), len(cell.failed)) == (8, 7, 1)
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     assert "1 of 24 trials failed" in page
     assert "not finite at step 12" in page
     undefended = page.index('class="card cell"'), page.index('class="card cell"', page.index('class="card cell"') + 1)
@@ -110,13 +110,13 @@ def test_scores_of_a_failed_trial_are_dropped_and_no_score_is_a_failure(folder, 
     first = read_run(folder).records[0]
     assert (first.status, first.scores) == ("failed", {})
     assert first.reason in ("out of memory", "no finite score")
-    assert "2 of 24 trials failed" in report(folder).read_text()
+    assert "2 of 24 trials failed" in write_report(folder).read_text()
 
 
 def test_a_run_in_which_everything_failed_is_still_reported(folder):
     records = [replace(r, status="failed", scores={}, reason="dead") for r in read(folder / "journal.jsonl")]
     (folder / "journal.jsonl").write_bytes(b"".join(map(encode, records)))
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     assert "24 of 24 trials failed" in page
     assert "No trial succeeded" in page
     assert " dB" not in page.split("</style>")[1].split("What was not tested")[0].replace("PSNR, dB", "")
@@ -129,7 +129,7 @@ def test_hostile_names_stay_text(folder):
         flags=('x" onmouseover="alert(4)',),
         backend="</table>\x00\u202e\ud800",
     )
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     seen = Tags(page)
     assert seen.tags <= TEMPLATE_TAGS
     assert not [name for name in seen.attributes if name.startswith("on")]
@@ -139,7 +139,7 @@ def test_hostile_names_stay_text(folder):
 
 
 def test_reaches_nothing_outside_itself(folder):
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     assert "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\"" in page
     assert all(link.startswith(("#", "data:image/png;base64,")) for link in Tags(page).links)
     assert "url(" not in page
@@ -147,14 +147,14 @@ def test_reaches_nothing_outside_itself(folder):
 
 
 def test_links_inside_the_page_have_targets(folder):
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     for link in Tags(page).links:
         if link.startswith("#"):
             assert f'id="{link[1:]}"' in page
 
 
 def test_redacted_leaves_out_pictures_names_and_paths(folder):
-    full, redacted = report(folder).read_text(), report(folder, redact=True).read_text()
+    full, redacted = write_report(folder).read_text(), write_report(folder, redact=True).read_text()
     for secret in ("data:image", "ward-", "hidden-class-name", "/home/someone", "alert(1)"):
         assert secret in full
         assert secret not in redacted
@@ -166,7 +166,7 @@ def test_redacted_leaves_out_pictures_names_and_paths(folder):
 
 
 def test_as_fed_is_shown_only_where_it_differs(folder):
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     per_cell = page.split('class="card cell"')[1:]
     assert [cell.split("</article>")[0].count("As fed") > 0 for cell in per_cell] == [False, True, False]
 
@@ -175,11 +175,11 @@ def test_as_fed_is_not_shown_where_a_defense_enlarges_the_batch(folder):
     path = folder / "images" / "cell-1.safetensors"
     stored = load_file(path)
     save_file(stored | {"fed": np.concatenate([stored["fed"]] * 4)}, path)
-    assert "As fed<" not in report(folder).read_text()
+    assert "As fed<" not in write_report(folder).read_text()
 
 
 def test_pictures_are_sorted_by_leakage_and_limited(tmp_path):
-    page = report(write_run(tmp_path / "many", clients=20)).read_text()
+    page = write_report(write_run(tmp_path / "many", clients=20)).read_text()
     assert "13 of 19 scored pictures shown" in page
     cell = page.split('class="card cell"')[1]
     shown = [float(level) for level in re.findall(r"<b>(\d+\.\d) dB</b>", cell)]
@@ -190,7 +190,7 @@ def test_pictures_are_sorted_by_leakage_and_limited(tmp_path):
 def test_missing_pictures_config_and_provenance_do_not_stop_a_report(folder):
     for path in (*(folder / "images").iterdir(), folder / "config.toml", folder / "provenance.json"):
         path.unlink()
-    page = report(folder).read_text()
+    page = write_report(folder).read_text()
     assert "The run kept no pictures of this cell" in page
     assert "Not stated; treat it as known to the attacker" in page
     assert "no provenance.json" in page
@@ -203,7 +203,7 @@ def test_pictures_outside_the_folder_are_refused(folder, tmp_path):
     save_file(dict.fromkeys(("original", "fed", "reconstructed"), stolen), tmp_path / "secret.safetensors")
     change(folder, images="../../secret")
     with pytest.raises(ConfigError, match="leaves the folder"):
-        report(folder)
+        write_report(folder)
 
 
 @pytest.mark.parametrize(
@@ -213,16 +213,16 @@ def test_pictures_outside_the_folder_are_refused(folder, tmp_path):
 def test_broken_files_are_named(folder, name, content):
     (folder / name).write_text(content)
     with pytest.raises(GradveilError, match=re.escape(name)):
-        report(folder)
+        write_report(folder)
 
 
 def test_a_broken_picture_file_is_named(folder):
     (folder / "images" / "cell-1.safetensors").write_bytes(b"\x00" * 20)
     with pytest.raises(ConfigError, match=r"cell-1\.safetensors"):
-        report(folder)
+        write_report(folder)
 
 
 def test_an_unknown_gallery_size_is_not_invented(folder):
     known = {key: value for key, value in PROVENANCE.items() if key != "gallery"}
     (folder / "provenance.json").write_text(json.dumps(known))
-    assert "among the gallery" in report(folder).read_text()
+    assert "among the gallery" in write_report(folder).read_text()

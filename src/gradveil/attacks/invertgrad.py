@@ -11,7 +11,7 @@ from gradveil.attacks.inversion.distance import Cosine
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.optimizer import Adam, Steps
 from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.selection import by_objective
+from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
 from gradveil.attacks.inversion.space import Pixels
 from gradveil.defenses.base import Paper
 
@@ -23,11 +23,14 @@ PAPER = Paper(
 )
 
 
+TV_WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
+
+
 def invertgrad(
-    *, steps: int = 2400, tv: tuple[float, ...] | float = (1e-3, 1e-2, 3e-2, 1e-1), restarts: int | None = None
+    *, steps: int = 2400, tv: tuple[float, ...] | float = TV_WEIGHTS, restarts: int | None = None
 ) -> Inversion:
     """Cosine distance, TV and signed Adam; every TV weight is tried on every picture, `restarts` runs in all."""
-    weights = tv if isinstance(tv, tuple) else (tv,)
+    weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
     return Inversion(
         distance=Cosine(),
         space=Pixels(start="normal"),
@@ -35,7 +38,7 @@ def invertgrad(
         optimizer=Adam(rate=0.1, signed=True, schedule=Steps()),
         steps=steps,
         restarts=restarts or len(weights),
-        select=by_objective,
+        select=by_objective if len(weights) == 1 else by_match_and_roughness,
     )
 
 

@@ -65,7 +65,7 @@ def audit(
 
     [bold]Examples[/bold]
 
-    gradveil audit   [dim]built-in photographs, LeNet, three defenses[/dim]
+    gradveil audit   [dim]built-in photographs, LeNet, three defenses, --budget quick[/dim]
 
     gradveil audit --data pictures/ --model resnet20-4 --weights w.safetensors --defense none --defense prune:ratio=0.95
 

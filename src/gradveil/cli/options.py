@@ -61,6 +61,8 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
         target = raw[table] if table else raw
         if isinstance(target, dict):
             target[name] = parsed
+    if file is None and not {"--model", "--data", "--attack", "--budget"} & set(sources.options.values()):
+        raw["budget"] = "quick"  # the built-in example is there to be looked at
     return from_tables(raw, sources.where)
 
 

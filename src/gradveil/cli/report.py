@@ -21,8 +21,8 @@ def report(
     gradveil report runs/photos-lenet-20250101-120000 --redact   [dim]without pictures, names and paths[/dim]
     """
     from gradveil.errors import ConfigError
-    from gradveil.report.build import report as build_report
+    from gradveil.report.build import write_report
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
-    typer.echo(build_report(folder, redact=redact))
+    typer.echo(write_report(folder, redact=redact))

@@ -16,7 +16,7 @@ from gradveil.audit import run
 from gradveil.compute import Compute
 from gradveil.config import AuditConfig, build
 from gradveil.folder import JOURNAL
-from gradveil.report.build import report
+from gradveil.report.build import write_report
 from gradveil.report.cells import Cell, cells
 from gradveil.report.run import read_run
 
@@ -33,7 +33,7 @@ def run_and_report(
         kept = len(journal.read(folder / JOURNAL))
         print(f"interrupted: {kept} trials are kept, go on with --out {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
-    page = report(folder, redact=redact)
+    page = write_report(folder, redact=redact)
     found = cells(read_run(folder))
     if as_json:
         typer.echo(

@@ -3,28 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from gradveil.config.check import options_of
 from gradveil.config.schema import Budget
 
-# The attack's own default, brought into this range. Default steps are the papers'; they differ from 300 to 24,000.
-BUDGETS: Mapping[Budget, Mapping[str, tuple[int, int]]] = {
-    "quick": {"steps": (1, 300), "restarts": (1, 1)},
-    "standard": {"steps": (1, 1200), "restarts": (1, 4)},
-    "thorough": {"steps": (1, 24_000), "restarts": (8, 64)},
+
+@dataclass(frozen=True)
+class Effort:
+    """Against an attack's own defaults, which are its paper's or better."""
+
+    steps: float  # times
+    fewest_restarts: int
+    most_restarts: int
+
+
+BUDGETS: Mapping[Budget, Effort] = {
+    "quick": Effort(1 / 4, 1, 1),
+    "standard": Effort(1, 1, 64),
+    "thorough": Effort(2, 8, 64),
 }
 
 
 def spend(budget: Budget, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the budget's steps and restarts, where the attack has them and nobody set them."""
-    filled = dict(options)
-    for name, (fewest, most) in BUDGETS[budget].items():
-        parameter = options_of(factory).get(name)
-        if parameter is None or name in filled:
-            continue
-        if isinstance(parameter.default, int):
-            filled[name] = min(max(parameter.default, fewest), most)
-        elif parameter.default is None and fewest > 1:  # the attack decides, unless that may be too few
-            filled[name] = fewest
+    effort, known, filled = BUDGETS[budget], options_of(factory), dict(options)
+    if "steps" in known and "steps" not in filled:
+        filled["steps"] = max(1, round(effort.steps * known["steps"].default))
+    if "restarts" in known and "restarts" not in filled:
+        default = known["restarts"].default
+        if default is not None:
+            filled["restarts"] = min(max(default, effort.fewest_restarts), effort.most_restarts)
+        elif effort.fewest_restarts > 1:  # the attack decides, unless that may be too few
+            filled["restarts"] = effort.fewest_restarts
     return filled

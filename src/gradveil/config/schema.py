@@ -34,7 +34,7 @@ class ScenarioConfig:
     model_seed: int = number(0, low=0)
     data: str = "photos"
     data_options: Mapping[str, Scalar] = field(default_factory=dict)
-    images: int = number(16, low=1, high=100_000)  # victims: clients, with batch_size pictures each
+    images: int = number(8, low=1, high=100_000)  # victims: clients, with batch_size pictures each
     batch_size: int = number(1, low=1, high=4096)
     local_steps: int = number(1, low=1, high=10_000)
     local_rate: float = number(1.0, low=1e-12, high=1e6)
@@ -56,6 +56,11 @@ def default_defenses() -> dict[str, Choice]:
     }
 
 
+def default_attacks() -> dict[str, Choice]:
+    """Two of different kinds: which one sees more depends on the model."""
+    return {"invertgrad": Choice(name="invertgrad"), "dlg": Choice(name="dlg")}
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
     """One audit. Every defense is attacked by every attack; see `gradveil.config.build`."""
@@ -66,4 +71,4 @@ class AuditConfig:
     lpips_weights: str = ""
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     defense: Mapping[str, Choice] = field(default_factory=default_defenses)
-    attack: Mapping[str, Choice] = field(default_factory=lambda: {"invertgrad": Choice(name="invertgrad")})
+    attack: Mapping[str, Choice] = field(default_factory=default_attacks)

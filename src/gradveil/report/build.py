@@ -37,7 +37,7 @@ class Exhibit:
     reconstructed: str
 
 
-def report(folder: Path, redact: bool = False) -> Path:
+def write_report(folder: Path, redact: bool = False) -> Path:
     """Write `report.html` into a run's folder. `redact` leaves out pictures, client names and class names."""
     run = read_run(Path(folder))
     page = render(redacted(run) if redact else run)

@@ -61,6 +61,7 @@ class Descent:
     stop: Stop = Stop()
 
     def begin(self, z: Latent) -> Carry:
+        z = self.objective.space.constrain(z)  # a line search that starts outside the box never finds its way in
         trials = len(next(iter(z.values())))
         like = next(iter(z.values()))
         far = like.new_full((trials,), torch.inf)

@@ -61,16 +61,25 @@ class Cosine:
 
 @dataclass(frozen=True, kw_only=True)
 class L2:
-    """Sum (or mean over elements of each tensor, `per_tensor`) of squared differences."""
+    """Sum (or mean over elements of each tensor, `per_tensor`) of squared differences.
+
+    `relative` divides by the same of the update itself, so that one weight of a prior serves all models.
+    """
 
     per_tensor: bool = False
+    relative: bool = False
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
         names = matched(list(seen), self.only, self.without)
-        each = [(dummy[n] - seen[n]).square() for n in names]
-        return torch.stack([e.mean() if self.per_tensor else e.sum() for e in each]).sum()
+        apart = self.size([(dummy[n] - seen[n]).square() for n in names])
+        if not self.relative:
+            return apart
+        return apart / self.size([seen[n].square() for n in names]).clamp_min(torch.finfo(apart.dtype).tiny)
+
+    def size(self, squares: list[Tensor]) -> Tensor:
+        return torch.stack([s.mean() if self.per_tensor else s.sum() for s in squares]).sum()
 
 
 @dataclass(frozen=True, kw_only=True)

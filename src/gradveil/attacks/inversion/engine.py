@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.inversion import chunks
-from gradveil.attacks.inversion.backend import choose_backend
+from gradveil.attacks.inversion.backend import Chosen, choose
 from gradveil.attacks.inversion.chunks import Trials
 from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
 from gradveil.attacks.inversion.distance import Distance
 from gradveil.attacks.inversion.finish import clamp
 from gradveil.attacks.inversion.labels import given_or_idlg
-from gradveil.attacks.inversion.matcher import OneTrial
+from gradveil.attacks.inversion.memory import trials_that_fit
 from gradveil.attacks.inversion.optimizer import Optimizer
 from gradveil.attacks.inversion.prior import Prior
 from gradveil.attacks.inversion.selection import Selection, by_objective
@@ -25,6 +26,8 @@ from gradveil.compute import Compute
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 from gradveil.types import Images, Labels, Latent
+
+Prepare = Callable[[Trials], tuple[Descent, Latent]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,34 +52,38 @@ class Inversion(Attack):
         seen = replace(seen, labels=self.infer_labels(seen))
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
         with compute.active():
-            parts = chunks.run(lambda part: self.attack(seen, part, seed, compute), trials, seen, compute)
-        return self.best_restarts(seen, parts)
+            backend = choose(seen, self.distance, compute.backend)
+            prepare = partial(self.prepare, seen, seed, backend)
+            fit = partial(self.trials_that_fit, prepare, trials[:2], compute)
+            parts = chunks.run(lambda part: self.attack(prepare(part), compute), trials, compute, fit)
+        return self.best_restarts(seen, parts, backend)
 
-    def attack(self, seen: Observation, trials: Trials, seed: Seed, compute: Compute) -> Outcome:
+    def trials_that_fit(self, prepare: Prepare, few: Trials, compute: Compute, sharers: int) -> int:
+        descent, start = prepare(few)
+        return trials_that_fit(lambda: descent.objective(start), len(few), compute.device, sharers)
+
+    def attack(self, prepared: tuple[Descent, Latent], compute: Compute) -> Outcome:
         """One chunk of trials, from start to end."""
-        descent, start, backend, notes = self.prepare(seen, trials, seed, compute)
+        descent, start = prepared
         end = descent.run(start, self.stepper(compute))
         fell = (end["early"] - end["total"]) / end["early"].abs().clamp_min(1e-12)
         images = descent.objective.space.reveal(best_of(end))
-        return Outcome(images, end["total"], end["match"], fell < 0.01, backend, notes)
+        return Outcome(images, end["total"], end["match"], fell < 0.01)
 
-    def prepare(
-        self, seen: Observation, trials: Trials, seed: Seed, compute: Compute
-    ) -> tuple[Descent, Latent, str, tuple[str, ...]]:
-        """The descent of a chunk and where it starts, on the back end that can run it."""
+    def prepare(self, seen: Observation, seed: Seed, backend: Chosen, trials: Trials) -> tuple[Descent, Latent]:
+        """The descent of a chunk and where it starts."""
         each = seen.take([client for client, _ in trials])
         restarts = torch.tensor([restart for _, restart in trials])
-        space = self.space.bind(each)
-        backend, matcher, notes = choose_backend(OneTrial.of(each, self.distance), compute.backend)
+        space, matcher = self.space.bind(each), backend.matcher(each, self.distance)
         objective = Objective(matcher, space, tuple(prior.bind(each, restarts) for prior in self.priors))
         starts = [space.init(seed, each.names[i], restart) for i, (_, restart) in enumerate(trials)]
         start = {name: torch.stack([s[name] for s in starts]) for name in starts[0]}
-        return Descent(objective, self.optimizer, self.steps, self.stop), start, backend, notes
+        return Descent(objective, self.optimizer, self.steps, self.stop), start
 
     def stepper(self, compute: Compute) -> Stepper:
         return graphed if compute.graphs and compute.device.startswith("cuda") else eager
 
-    def best_restarts(self, seen: Observation, parts: list[Outcome]) -> Reconstruction:
+    def best_restarts(self, seen: Observation, parts: list[Outcome], backend: Chosen) -> Reconstruction:
         def gathered(pick: Callable[[Outcome], Tensor]) -> Tensor:
             return torch.cat([pick(part) for part in parts]).unflatten(0, (len(seen.names), self.restarts))
 
@@ -90,8 +97,8 @@ class Inversion(Attack):
             labels=seen.labels,
             found=torch.ones(images.shape[0], images.shape[2], dtype=torch.bool, device=images.device),
             loss=total[rows, chosen],
-            backend=parts[0].backend,
-            notes=tuple(dict.fromkeys(note for part in parts for note in part.notes)),
+            backend=backend.name,
+            notes=backend.notes,
             converged=converged[rows, chosen],
         )
 
@@ -104,5 +111,3 @@ class Outcome:
     total: Tensor
     match: Tensor
     converged: Tensor
-    backend: str
-    notes: tuple[str, ...]

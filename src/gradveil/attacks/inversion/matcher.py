@@ -70,6 +70,7 @@ class Vmap:
 
     def __call__(self, fed: Images) -> tuple[Tensor, Tensor]:
         seen = self.one.seen
+        assert seen.labels is not None
         step = torch.func.vmap(torch.func.grad_and_value(self.one), randomness="different")
         gradient, value = step(fed, seen.labels, dict(seen.update))
         return value.detach(), gradient.detach()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -149,13 +149,26 @@ class PatchConv(RowConv):
 
 @dataclass(frozen=True)
 class Kernels:
-    """A direction given as one stack of kernels per trial."""
+    """A direction given as one stack of kernels per trial, packed as `DirectConv` packs them."""
 
     v: Tensor
 
+    def each(self) -> Iterator[Tensor]:
+        return (v.permute(0, 3, 1, 2) for v in self.v)
+
+
+@dataclass(frozen=True)
+class KernelProducts(FormedProducts):
+    def direction(self, a: Tensor, b: Tensor) -> Any:
+        a, b = (c.view(-1, 1, 1, 1, 1) for c in (a, b))
+        return Kernels(torch.addcmul(b * self.gradient, self.target, a))
+
 
 class DirectConv(Weighted):
-    """One convolution per trial for whatever differs between trials. Weights stay as the model has them."""
+    """One convolution per trial for whatever differs between trials.
+
+    Kernels are packed as [trial, output, y, x, input]: what a convolution of pictures with channels last returns.
+    """
 
     def __init__(self, layer: nn.Conv2d, name: str, trials: int, geometry: Geometry) -> None:
         super().__init__(layer, name, trials)
@@ -163,7 +176,12 @@ class DirectConv(Weighted):
         self.kernels = layer.weight.contiguous(memory_format=torch.channels_last)
 
     def pack(self, name: str, tensor: Tensor) -> Tensor:
-        return tensor if name == self.weight_name else super().pack(name, tensor)
+        if name != self.weight_name:
+            return super().pack(name, tensor)
+        return tensor.permute(0, 1, 3, 4, 2).contiguous()
+
+    def unpack(self, name: str, packed: Tensor) -> Tensor:
+        return packed.permute(0, 1, 4, 2, 3) if name == self.weight_name else packed
 
     def move(self, name: str, packed: Tensor) -> Any:
         return Kernels(packed) if name == self.weight_name else super().move(name, packed)
@@ -180,42 +198,34 @@ class DirectConv(Weighted):
 
     def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
         pairs = zip(self.each(delta), self.each(cache), strict=True)
-        found = [convolve_back(d, x, self.kernels, self.geometry, [False, True])[1] for d, x in pairs]
-        gradients = {self.weight_name: torch.stack(found)}
+        found = (convolve_back(d, x, self.kernels, self.geometry, [False, True])[1] for d, x in pairs)
+        gradients = {self.weight_name: torch.stack([g.permute(0, 2, 3, 1) for g in found])}
         if self.bias is not None:
             gradients[self.bias_name] = delta.unflatten(0, (self.trials, -1)).sum((1, 3, 4))[:, None]
         return gradients
 
     def products(self, cache: Any, delta: Tensor, targets: Mapping[str, Tensor]) -> dict[str, Products]:
         found = self.gradients(cache, delta)
-        return {
-            n: _KernelProducts(found[n], t, False) if n == self.weight_name else FormedProducts(found[n], t, False)
-            for n, t in targets.items()
-        }
+        kinds = {self.weight_name: KernelProducts, self.bias_name: FormedProducts}
+        return {name: kinds[name](found[name], target, False) for name, target in targets.items()}
 
     def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
         out = None if dots[0] is None else convolve(dots[0], self.kernels, self.geometry)
         if self.weight_name in moves:
-            pairs = zip(self.each(cache), moves[self.weight_name].v, strict=True)
+            pairs = zip(self.each(cache), moves[self.weight_name].each(), strict=True)
             pushed = torch.cat([convolve(x, v, self.geometry) for x, v in pairs])
             out = pushed if out is None else out.add_(pushed)
         if self.bias_name in moves:
             shift = moves[self.bias_name].v.reshape(self.trials, -1, 1, 1)
             shift = shift.repeat_interleave(cache.shape[0] // self.trials, 0)
             shape = self.geometry.output(cache.shape, self.kernels.shape[0])
-            out = shift.expand(shape) if out is None else out + shift
+            out = shift.expand(shape) if out is None else out.add_(shift)
         return out
 
     def adjoint_of(self, cache: Any, delta: Tensor, mu: Tensor, moves: Moves) -> Deltas:
-        (back,) = self.backward(cache, mu)
+        back = convolve_back(mu, cache, self.kernels, self.geometry, [True, False])[0]
         if self.weight_name not in moves:
             return (back,)
-        triples = zip(self.each(delta), self.each(cache), moves[self.weight_name].v, strict=True)
-        pulled = [convolve_back(d, x, v, self.geometry, [True, False])[0] for d, x, v in triples]
-        return (back + torch.cat(pulled),)
-
-
-class _KernelProducts(FormedProducts):
-    def direction(self, a: Tensor, b: Tensor) -> Any:
-        shape = (-1, 1, 1, 1, 1)
-        return Kernels(torch.addcmul(b.view(shape) * self.gradient, self.target, a.view(shape)))
+        triples = zip(self.each(delta), self.each(cache), moves[self.weight_name].each(), strict=True)
+        pulled = torch.cat([convolve_back(d, x, v, self.geometry, [True, False])[0] for d, x, v in triples])
+        return (back + pulled,)

@@ -7,12 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import GraphModule
 
 from gradveil.attacks.inversion.distance import matched
 from gradveil.attacks.inversion.matcher import OneTrial
 from gradveil.attacks.inversion.sweep.layers import Weighted
 from gradveil.attacks.inversion.sweep.matrix import Products
-from gradveil.attacks.inversion.sweep.trace import CannotSweep, Node, trace
+from gradveil.attacks.inversion.sweep.trace import CannotSweep, Node, program_of
 from gradveil.defenses.base import Defense
 from gradveil.scenario import Loss
 from gradveil.seeds import Seed
@@ -24,17 +25,21 @@ Streams = dict[str, Tensor | None]
 class Sweep:
     """A matcher; raises `CannotSweep` at once if the model, the training or the defense is beyond it."""
 
-    def __init__(self, one: OneTrial) -> None:
+    def __init__(self, one: OneTrial, graph: GraphModule) -> None:
         self.one, seen = one, one.seen
         refuse_what_needs_autograd(one)
         assert seen.labels is not None
         self.trials, self.labels = len(seen.names), seen.labels.flatten(0, 1)
         example = self.labels.new_zeros(self.trials * seen.examples, *seen.shape)
         with torch.no_grad():
-            self.program = trace(one.model, self.trials, example)
+            self.program = program_of(graph, self.trials, example)
         self.weighted: list[tuple[Node, Weighted]] = [
             (node, node.rule) for node in self.program.nodes if isinstance(node.rule, Weighted)
         ]
+        self.after_weights: set[str] = set()
+        for node in self.program.nodes:
+            if isinstance(node.rule, Weighted) or any(name in self.after_weights for name in node.inputs):
+                self.after_weights.add(node.name)
         self.by_products = hasattr(one.distance, "of_products") and surrogate_is_plain(one)
         self.names = [name for _, rule in self.weighted for name in rule.names]
         if self.by_products:
@@ -67,7 +72,7 @@ class Sweep:
         deltas: Streams = {self.program.output: delta}
         for node in reversed(self.program.nodes):
             here = deltas.get(node.name)
-            if here is None or node.inputs == (self.program.input,):
+            if here is None or not any(name in self.after_weights for name in node.inputs):
                 continue  # nothing before the first layer has weights, so nobody asks for its delta
             _accumulate(deltas, node.inputs, node.rule.backward(caches[node.name], here))
         return deltas

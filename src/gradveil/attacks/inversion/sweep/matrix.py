@@ -19,9 +19,10 @@ def times(left: Tensor, right: Tensor, by_columns: bool) -> Tensor:
 
 
 def plus_times(base: Tensor, left: Tensor, right: Tensor, by_columns: bool) -> Tensor:
+    """`base`, which is overwritten, plus a product."""
     if by_columns:
-        return torch.baddbmm(base.mT, right.mT, left.mT).mT
-    return torch.baddbmm(base, left, right)
+        return base.mT.baddbmm_(right.mT, left.mT).mT
+    return base.baddbmm_(left, right)
 
 
 def inner(left: Tensor, right: Tensor) -> Tensor:

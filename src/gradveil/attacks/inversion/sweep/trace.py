@@ -39,12 +39,16 @@ class Program:
     output: str
 
 
-def trace(model: nn.Module, trials: int, example: Tensor) -> Program:
-    """The model, in client mode, as a program of rules, for pictures stacked as in `example`."""
+def graph_of(model: nn.Module) -> torch.fx.GraphModule:
+    """The operations of a model in client mode."""
     try:
-        graph = torch.fx.symbolic_trace(model)
+        return torch.fx.symbolic_trace(model)
     except Exception as error:  # fx raises whatever the model's Python raises
         raise CannotSweep(f"torch.fx cannot trace it ({type(error).__name__}: {str(error)[:120]})") from error
+
+
+def program_of(graph: torch.fx.GraphModule, trials: int, example: Tensor) -> Program:
+    """A rule for every operation, for pictures stacked as in `example`."""
     return _Builder(graph, trials).build(example)
 
 

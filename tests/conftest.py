@@ -1,0 +1,55 @@
+"""For every test: shapes checked at run time, one thread, the same random numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from jaxtyping import install_import_hook
+
+# Left out: modules whose annotations name protocols, which beartype cannot check unless they are `runtime_checkable`
+# (engine, descent, matcher, backend, optimizer, sweep, audit), models, whose `forward` torch.fx calls with
+# proxies instead of tensors, and config, which checks by itself.
+CHECKED = (
+    "gradveil.client",
+    "gradveil.server",
+    "gradveil.scenario",
+    "gradveil.seeds",
+    "gradveil.trial",
+    "gradveil.metrics",
+    "gradveil.data",
+    "gradveil.defenses",
+    "gradveil.attacks.base",
+    "gradveil.attacks.linear",
+    "gradveil.attacks.inversion.chunks",
+    "gradveil.attacks.inversion.distance",
+    "gradveil.attacks.inversion.finish",
+    "gradveil.attacks.inversion.labels",
+    "gradveil.attacks.inversion.lbfgs",
+    "gradveil.attacks.inversion.memory",
+    "gradveil.attacks.inversion.prior",
+    "gradveil.attacks.inversion.selection",
+    "gradveil.attacks.inversion.space",
+)
+install_import_hook(CHECKED, "beartype.beartype")
+
+
+@pytest.fixture(autouse=True)
+def one_thread_and_one_seed() -> Iterator[None]:
+    """Small products gain nothing from a second thread. A test that wants two says so itself."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data beside the repository, for tests that can use it."""
+    folder = Path(__file__).resolve().parents[2] / "shared/data"
+    if not folder.is_dir():
+        pytest.skip("shared/data is not here")
+    return folder
