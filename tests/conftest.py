@@ -10,15 +10,18 @@ import torch
 from jaxtyping import install_import_hook
 
 # Left out: modules whose annotations name protocols, which beartype cannot check unless they are `runtime_checkable`
-# (engine, descent, matcher, backend, optimizer, sweep, audit), models, whose `forward` torch.fx calls with
-# proxies instead of tensors, and config, which checks by itself.
+# (engine, descent, matcher, backend, optimizer, sweep, audit); models, whose `forward` torch.fx calls with proxies
+# instead of tensors; config, which checks by itself; psnr and retrieval, which tests also give single pictures and
+# whole numbers (tests/metrics/test_catalogue.py checks their shapes).
 CHECKED = (
     "gradveil.client",
     "gradveil.server",
     "gradveil.scenario",
     "gradveil.seeds",
     "gradveil.trial",
-    "gradveil.metrics",
+    "gradveil.metrics.align",
+    "gradveil.metrics.lpips",
+    "gradveil.metrics.ssim",
     "gradveil.data",
     "gradveil.defenses",
     "gradveil.attacks.base",
@@ -34,6 +37,11 @@ CHECKED = (
     "gradveil.attacks.inversion.space",
 )
 install_import_hook(CHECKED, "beartype.beartype")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # torch's own: the first `torch.func.jvp` of a process scripts its decompositions
+    config.addinivalue_line("filterwarnings", "ignore:`torch.jit.script` is deprecated:DeprecationWarning")
 
 
 @pytest.fixture(autouse=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -150,14 +151,14 @@ def test_batch_statistics_are_those_that_torch_would_move_to() -> None:
     client = in_client_mode(model, LocalTraining(batchnorm="batch"))
     found = batch_statistics(client, parameters_of(client), images)
     torch_moves = copy.deepcopy(model).train()
-    for layer in (torch_moves.norm1, torch_moves.norm2):
+    norms: dict[str, Any] = {name: torch_moves.get_submodule(name) for name in ("norm1", "norm2")}
+    for layer in norms.values():
         layer.momentum = 1.0
     torch_moves(images)
-    for name in ("norm1", "norm2"):
-        layer = torch_moves.get_submodule(name)
+    for name, layer in norms.items():
         assert torch.allclose(found[f"{name}.mean"], layer.running_mean, rtol=0, atol=1e-15)
         assert torch.allclose(found[f"{name}.var"], layer.running_var, rtol=0, atol=1e-15)
-    assert not client.norm1._forward_pre_hooks
+    assert not client.get_submodule("norm1")._forward_pre_hooks
 
 
 @pytest.mark.parametrize("batchnorm", ["eval", "batch", "batch-shared"])
@@ -168,7 +169,7 @@ def test_the_model_itself_is_left_alone(batchnorm) -> None:
     assert model.training
     assert all(layer.training for layer in model.modules())
     assert all(torch.equal(x, before[name]) for name, x in model.state_dict().items())
-    assert model.norm1.track_running_stats
+    assert model.get_submodule("norm1").track_running_stats
 
 
 def test_dropout_is_off() -> None:

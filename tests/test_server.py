@@ -271,7 +271,9 @@ class Wraps(Defense):
         return nn.Sequential(model)
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="_client_round names layers of scenario.model, not of what was sent")
+@pytest.mark.xfail(
+    strict=True, raises=KeyError, reason="_client_round names layers of scenario.model, not of what was sent"
+)
 def test_shared_statistics_of_a_model_that_the_defense_has_changed() -> None:
     assert_statistics_are_torchs(batch_statistics(shared=True), prefix="0.", defense=Wraps())
 

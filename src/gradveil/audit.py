@@ -141,7 +141,7 @@ def _run_cells(audit: Audit, home: RunFolder, journal: Journal, compute: Compute
         for cell in missing:
             progress.start(cell.name, len(cell.scenario.names))
             defense, attack = audit.defenses[cell.defense], audit.attacks[cell.attack]
-            if last is not None and cell.repeats(last[0], defense):
+            if last is not None and cell.repeats(last[0], defense, attack):
                 trials = [trial.told_again(cell) for trial in last[1]]
             else:
                 with listening(progress.step):

@@ -44,8 +44,10 @@ class Cell:
     def key(self, client: str, example: int) -> str:
         return "/".join([self.scenario.name, self.defense, self.attack, self.attacker, client, str(example)])
 
-    def repeats(self, other: Cell, defense: Defense) -> bool:
+    def repeats(self, other: Cell, defense: Defense, attack: Attack) -> bool:
         """Whether this adaptive attacker would run what the unaware one has just run: its surrogate is no defense."""
+        if attack.reads_defense:
+            return False
         same = (self.defense, self.attack, self.scenario.names) == (other.defense, other.attack, other.scenario.names)
         if not same or (other.attacker, self.attacker) != ("unaware", "adaptive"):
             return False

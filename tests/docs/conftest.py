@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +16,13 @@ from gradveil.defenses import DEFENSES
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The current folder, importable; rows and modules that a page adds are gone at the end."""
-    before = [(table, dict(table)) for table in (ATTACKS, DEFENSES)]
+    tables: list[dict[str, Any]] = [ATTACKS, DEFENSES]
+    before = [dict(table) for table in tables]
     modules = set(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     yield tmp_path
-    for table, rows in before:
+    for table, rows in zip(tables, before, strict=True):
         table.clear()
         table.update(rows)
     for name in set(sys.modules) - modules:

@@ -45,7 +45,9 @@ def spend_little(budget: Budget, factory: Callable[..., Any], options: Mapping[s
     return {k: STEPS if k == "steps" else v for k, v in spend(budget, factory, options).items()}
 
 
-@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, on its first jvp
+@pytest.mark.filterwarnings(
+    "ignore:`torch.jit.script` is deprecated:DeprecationWarning"
+)  # torch's own, on its first jvp
 def test_the_page_from_start_to_finish(clinic: Path, capsys: pytest.CaptureFixture[str]) -> None:
     session: dict[str, Any] = {"__name__": "reader"}
     for block in blocks(PAGE):
@@ -73,7 +75,7 @@ def train(folder: Path, file: str) -> None:
 
 def follow(block: Block) -> None:
     for arguments in block.commands:
-        with pytest.raises(SystemExit, match="^0$"):
+        with pytest.raises(SystemExit, match=r"^0$"):
             main(arguments)
 
 

@@ -34,6 +34,11 @@ class Attack(ABC):
         return model
 
     @property
+    def reads_defense(self) -> bool:
+        """Whether knowing the defense matters beyond its surrogate."""
+        return True
+
+    @property
     def plants(self) -> bool:
         return type(self).plant is not Attack.plant
 

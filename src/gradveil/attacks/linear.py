@@ -38,7 +38,10 @@ Candidates = Float[Tensor, "client row pixel"]
 
 
 def linear(*, box: float = 0.02, same: float = 1e-3) -> FirstLinear:
-    """`box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture."""
+    """The input of the first linear layer, read off its gradient in closed form; for models that start with one.
+
+    `box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture.
+    """
     return FirstLinear(box=box, same=same)
 
 

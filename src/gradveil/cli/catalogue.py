@@ -12,7 +12,7 @@ import typer
 
 KINDS = ("attacks", "defenses", "metrics", "models", "data")
 FILLED_IN = {  # by the audit itself, so nobody need give them
-    "metrics": ("gallery", "weights"),
+    "metrics": ("gallery", "weights", "resize"),
     "models": ("classes", "shape", "seed", "mean", "std"),
 }
 

@@ -48,7 +48,7 @@ class Sources:
 
 def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
     """The config file with the options given over it. What an option names replaces the file's whole entry."""
-    raw: dict[str, Any] = read_tables(file) if file else {}
+    raw: dict[str, Any] = read_tables(file, model_given=given.get("--model") is not None) if file else {}
     sources = Sources(file)
     scenario = raw.get("scenario", {})
     raw = {**raw, "scenario": dict(scenario) if isinstance(scenario, Mapping) else scenario}

@@ -19,8 +19,8 @@ LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 LARGEST = 1_000_000  # bytes of a config file
 
 
-def read_tables(path: Path) -> dict[str, Any]:
-    """The raw tables of a config file."""
+def read_tables(path: Path, model_given: bool = False) -> dict[str, Any]:
+    """The raw tables of a config file. `model_given`: the command line names the model itself, whatever is written."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -31,7 +31,8 @@ def read_tables(path: Path) -> dict[str, Any]:
         raw = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"{path}: not TOML, {error}") from error
-    refuse_code(raw, path)
+    if not model_given:
+        refuse_code(raw, path)
     return raw
 
 

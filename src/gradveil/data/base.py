@@ -69,7 +69,7 @@ def check_positive(name: str, **options: object) -> None:
 
 def check_channels(name: str, channels: int) -> None:
     if channels not in (1, 3):
-        raise ConfigError(f"{name}: channels is {channels}, choose 1 (grey) or 3 (color)")
+        raise ConfigError(f"{name}: channels is {channels}, choose 1 (gray) or 3 (color)")
 
 
 def check_amount(where: Path | str, dimensions: Iterable[int]) -> None:

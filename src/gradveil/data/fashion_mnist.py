@@ -35,7 +35,7 @@ PAGE = "https://github.com/zalandoresearch/fashion-mnist"
 def fashion_mnist(
     *, root: str | Path | None = None, split: str = "test", limit: int | None = None, size: int = 32
 ) -> Dataset:
-    """Fashion-MNIST, grey, 10 classes, enlarged from 28x28; needs its idx files in `root` or Debian's package."""
+    """Fashion-MNIST, gray, 10 classes, enlarged from 28x28; needs its idx files in `root` or Debian's package."""
     check_split("fashion-mnist", split)
     check_positive("fashion-mnist", limit=limit, size=size)
     folder = _folder(root, split)

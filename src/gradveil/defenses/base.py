@@ -24,7 +24,10 @@ class Paper:
 
 @dataclass(frozen=True)
 class Defense:
-    """No defense. Stages run in the order of the methods below; see `gradveil.client`."""
+    """No defense: the update as it is.
+
+    Stages run in the order of the methods below; see `gradveil.client`.
+    """
 
     def model(self, model: nn.Module) -> nn.Module:
         """Once, when the federation agrees on the architecture."""

@@ -55,7 +55,7 @@ class Stack(Defense):
 
 
 def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:
-    """Defenses by name, as a configuration file writes them: `of = [{name = "prune", ratio = 0.9}, ...]`.
+    """Several defenses, one after the other: `of = [{name = "prune", ratio = 0.9}, ...]`.
 
     >>> stack(of=[{"name": "prune", "ratio": 0.5}, {"name": "gaussian"}])
     Stack(defenses=(Prune(ratio=0.5), Gaussian(scale=0.01)))

@@ -24,8 +24,11 @@ SMALLEST = 31  # pixels that leave one after AlexNet's second pooling
 AT_ONCE = 64  # pictures; bounds the memory, not the result
 
 
-def lpips(*, weights: str | Path, resize: int | None = None) -> Metric:
-    """Perceptual distance, AlexNet v0.1; `weights` is an .npz, `resize` enlarges pictures that are smaller than it."""
+def lpips(*, weights: str | Path, resize: int | None = 128) -> Metric:
+    """Perceptual distance, AlexNet v0.1; `weights` is an .npz; pictures smaller than `resize` are enlarged to it.
+
+    At 32 pixels as they are, LPIPS hardly tells two animals apart; None leaves them so.
+    """
     arrays = _read(Path(weights))
     return Metric(
         name="lpips",

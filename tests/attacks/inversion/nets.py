@@ -40,7 +40,7 @@ def activations() -> nn.Module:
         nn.Tanh(),
         nn.Conv2d(4, 4, 3, stride=2, dilation=2, bias=False),
         nn.GELU(),
-        nn.InstanceNorm2d(4),
+        nn.LocalResponseNorm(2),
         nn.Flatten(),
         nn.Dropout(0.5),
         nn.Linear(144, 12),
@@ -84,6 +84,8 @@ def few_rows() -> nn.Module:
 
 class Functional(nn.Module):
     """As people write them: functions, sizes, views, sums, products and joins."""
+
+    scale: Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -193,7 +195,6 @@ HANDED_TO_VMAP: dict[str, tuple[Callable[[], nn.Module], str]] = {
     "group norm": (GroupNormed, "GroupNorm"),
     "a bare parameter": (Bare, "gain is used outside a layer"),
     "a layer used twice": (Twice, "again is used twice"),
-    "an idle layer": (Idle, "idle.weight is not in a layer"),
 }
 
 
@@ -272,6 +273,11 @@ class Sequence(nn.Module):
         return self.fc(torch.tanh(self.norm(self.conv(x).flatten(2))).flatten(1))
 
 
+class Doubled(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([x, x.square()], 1)
+
+
 class InPlace(nn.Module):
     """Functions that write into what they were given."""
 
@@ -284,12 +290,22 @@ class InPlace(nn.Module):
         return self.fc(self.conv2(x).add_(x).relu_().flatten(1))
 
 
+def doubled(_layer: nn.Module, _inputs: tuple[Tensor, ...], out: Tensor) -> Tensor:
+    return 2 * out
+
+
 class Hooked(nn.Sequential):
     """A hook that changes what a layer returns."""
 
     def __init__(self) -> None:
         super().__init__(nn.Conv2d(3, 4, 3), nn.Tanh(), nn.Flatten(), nn.Linear(784, CLASSES))
-        self[0].register_forward_hook(lambda _layer, _inputs, out: 2 * out)
+        self[0].register_forward_hook(doubled)
+
+
+def between(layer: nn.Module, channels: int = 4) -> nn.Module:
+    """A layer without weights between two convolutions; `channels` is how many it leaves of four."""
+    first, second = nn.Conv2d(3, 4, 3), nn.Conv2d(channels, 4, 3)
+    return nn.Sequential(first, layer, second, nn.Tanh(), nn.Flatten(), nn.LazyLinear(CLASSES))
 
 
 def frozen() -> nn.Module:
@@ -301,6 +317,10 @@ def frozen() -> nn.Module:
 
 
 UNUSUAL: dict[str, Callable[[], nn.Module]] = {
+    "layer norm": lambda: made(lambda: sized(between(nn.LayerNorm([4, 14, 14], elementwise_affine=False)))),
+    "instance norm": lambda: made(lambda: sized(between(nn.InstanceNorm2d(4)))),
+    "gated linear unit": lambda: made(lambda: sized(between(nn.Sequential(nn.GLU(1), Doubled())))),
+    "an idle layer": lambda: made(Idle),
     "a head aside": lambda: made(Aside),
     "tied weights": lambda: made(Tied),
     "a weighed sum": lambda: made(Weighed),

@@ -38,7 +38,7 @@ def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
         return Chosen(wanted)
     try:
         graph = graph_of(one.model)
-        Sweep(one, graph)
+        Sweep(one, graph).check_forward()
         return Chosen("sweep", graph)
     except CannotSweep as why:
         if wanted == "sweep":

@@ -48,6 +48,10 @@ class Inversion(Attack):
     select: Selection = by_objective
     stop: Stop = Stop()
 
+    @property
+    def reads_defense(self) -> bool:
+        return False  # the surrogate is all that the match takes from it
+
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen = replace(seen, labels=self.infer_labels(seen))
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]

@@ -18,8 +18,15 @@ def trials_that_fit(evaluate: Callable[[], Any], trials: int, device: str, share
     if device.startswith("cuda"):
         used, free = gpu_bytes(evaluate), torch.cuda.mem_get_info()[0]
     else:
-        used, free = cpu_bytes(evaluate), os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // sharers
+        used, free = cpu_bytes(evaluate), free_cpu_bytes() // sharers
     return max(1, int(SHARE * free * trials / max(used, 1)))
+
+
+def free_cpu_bytes() -> int:
+    """What the system says; where it does not say (macOS), 4 GiB."""
+    if "SC_AVPHYS_PAGES" not in os.sysconf_names:
+        return 4 * 2**30
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 def gpu_bytes(evaluate: Callable[[], Any]) -> int:

@@ -13,7 +13,7 @@ from gradveil.seeds import Seed, normal, uniform
 from gradveil.server import Observation
 from gradveil.types import Images, Latent
 
-Start = Literal["normal", "uniform", "grey", "black"]
+Start = Literal["normal", "uniform", "gray", "black"]
 
 
 class Space(Protocol):
@@ -74,7 +74,7 @@ class BoundPixels:
             return {"pixels": normal(self.shape, rng, self.mean)}
         if self.space.start == "uniform":
             return {"pixels": (uniform(self.shape, rng, self.mean) - self.mean) / self.std}
-        level = 0.5 if self.space.start == "grey" else 0.0
+        level = 0.5 if self.space.start == "gray" else 0.0
         return {"pixels": ((level - self.mean) / self.std).expand(self.shape).contiguous()}
 
     def decode(self, z: Latent) -> Images:

@@ -16,7 +16,7 @@ from gradveil.attacks.inversion.sweep.matrix import Products
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, Node, program_of
 from gradveil.defenses.base import Defense
 from gradveil.scenario import Loss
-from gradveil.seeds import Seed
+from gradveil.seeds import Seed, uniform
 from gradveil.types import Images, Update
 
 Streams = dict[str, Tensor | None]
@@ -30,7 +30,7 @@ class Sweep:
         refuse_what_needs_autograd(one)
         assert seen.labels is not None
         self.trials, self.labels = len(seen.names), seen.labels.flatten(0, 1)
-        example = self.labels.new_zeros(self.trials * seen.examples, *seen.shape)
+        example = uniform((self.trials * seen.examples, *seen.shape), Seed().rng(), self.labels)
         with torch.no_grad():
             self.program = program_of(graph, self.trials, example)
         self.weighted: list[tuple[Node, Weighted]] = [
@@ -47,6 +47,15 @@ class Sweep:
             self.names = matched(self.names, d.only, d.without)
         self.targets = {n: r.pack(n, seen.update[n]) for _, r in self.weighted for n in r.names if n in self.names}
         self.lengths = torch.stack([t.square().flatten(1).sum(1) for t in self.targets.values()], 1)
+
+    @torch.no_grad()
+    def check_forward(self) -> None:
+        """A model that draws, or that changes a value in place after it was used, does not give the same twice."""
+        example = uniform((self.trials * self.one.seen.examples, *self.one.seen.shape), Seed().rng(), self.labels)
+        traced, real = self.forward(example)[0][self.program.output], self.one.model(example)
+        apart = (traced - real).abs().max() / real.abs().max().clamp_min(1e-12)
+        if not apart < 1e-3:
+            raise CannotSweep("its traced form does not give what the model gives")
 
     @torch.no_grad()
     def __call__(self, fed: Images) -> tuple[Tensor, Tensor]:

@@ -129,8 +129,10 @@ class _Builder:
         same_shape = len(inputs) == 2 and self.values[inputs[0]].shape == self.values[inputs[1]].shape
         if node.target in (operator.add, torch.add, operator.iadd) and same_shape and len(node.args) == 2:
             return [Node(node.name, inputs, rules.Add())]
-        if node.target in (F.relu, torch.relu, "relu") and not node.kwargs.get("inplace"):
+        if node.target in (F.relu, torch.relu, "relu"):
             return [Node(node.name, inputs, rules.Gate(torch.relu))]
+        if node.kwargs.get("inplace") or (node.op == "call_method" and str(node.target).endswith("_")):
+            raise CannotSweep(f"{node.name} changes its input in place")
         return [Node(node.name, inputs, self.generic(node, parents))]
 
     def generic(self, node: torch.fx.Node, parents: list[torch.fx.Node]) -> Rule:
@@ -180,6 +182,8 @@ class _Builder:
                 return rules.Reshape(layer)
             case nn.Identity() | nn.Dropout() | nn.Dropout2d():
                 return rules.Reshape(lambda x: x)  # dropout is off in client mode
+        if getattr(layer, "inplace", False):
+            raise CannotSweep(f"layer {name} changes its input in place")
         if any(True for _ in layer.parameters()):
             raise CannotSweep(f"layer {name} is a {type(layer).__name__}, for which it has no rule")
         return Rule(layer)

@@ -1,0 +1,111 @@
+"""Rules of the sweep against automatic differentiation, one operation at a time."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+import torch
+import torch.nn.functional as F
+from scenes import drawn
+from torch import Tensor, nn
+
+from gradveil.attacks.inversion.sweep import rule as rules
+from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
+from gradveil.attacks.inversion.sweep.rule import Rule
+
+OPERATIONS = {
+    "relu": (torch.relu, rules.Gate(torch.relu)),
+    "leaky relu": (lambda x: F.leaky_relu(x, 0.2), rules.Gate(lambda x: F.leaky_relu(x, 0.2), 0.2)),
+    "sigmoid": (torch.sigmoid, rules.Curve(torch.sigmoid, rules.sigmoid_slopes)),
+    "tanh": (torch.tanh, rules.Curve(torch.tanh, rules.tanh_slopes)),
+    "average": (lambda x: F.avg_pool2d(x, 2), rules.LinearMap(nn.AvgPool2d(2))),
+    "flatten": (lambda x: x.flatten(1), rules.Reshape(lambda x: x.flatten(1))),
+    "max": (lambda x: F.max_pool2d(x, 2), rules.MaxPool(nn.MaxPool2d(2), ([2, 2], [2, 2], [0, 0], [1, 1], False))),
+    "anything": (lambda x: (x * x).sin(), Rule(lambda x: (x * x).sin())),
+}
+
+
+@pytest.mark.parametrize(("function", "rule"), OPERATIONS.values(), ids=OPERATIONS)
+def test_the_four_sweeps_of_an_operation(function, rule: Rule) -> None:
+    x, dot = (drawn(2, 3, 4, 4, seed=s) - 0.5 for s in (0, 1))
+    out, cache = rule.forward(x)
+    assert torch.equal(out, function(x))
+    delta, mu = (drawn(*out.shape, seed=s) - 0.5 for s in (2, 3))
+    assert torch.allclose(rule.backward(cache, delta)[0], torch.func.vjp(function, x)[1](delta)[0])  # type: ignore[arg-type]
+    assert torch.allclose(rule.tangent(cache, (dot,)), torch.func.jvp(function, (x,), (dot,))[1])  # type: ignore[arg-type]
+
+    def phi(x: Tensor) -> Tensor:
+        """What the adjoint is the slope of: mu walks with the value, delta with the tangent."""
+        value, moved = torch.func.jvp(function, (x,), (dot,))[:2]
+        return (mu * value).sum() + (delta * moved).sum()
+
+    got = rule.adjoint(cache, (dot,), delta, mu)[0]
+    assert torch.allclose(got, torch.func.grad(phi)(x))  # type: ignore[arg-type]
+    assert rule.tangent(cache, (None,)) is None
+    assert torch.allclose(rule.adjoint(cache, (None,), delta, mu)[0], rule.backward(cache, mu)[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="torch.func.jvp keeps its nesting level in a global: the second thread loses its tangent"
+)
+def test_two_threads_in_a_tangent_at_once() -> None:
+    """Chunks run side by side in threads. The second one is inside when the first one leaves."""
+    first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()
+    x, found = torch.ones(2, 3), {}
+
+    def first(x: Tensor) -> Tensor:
+        first_in.set()
+        second_in.wait(5)
+        return 2 * x
+
+    def second(x: Tensor) -> Tensor:
+        second_in.set()
+        first_out.wait(5)
+        return 2 * x
+
+    def run_first() -> None:
+        found["first"] = Rule(first).tangent((x,), (x,))
+        first_out.set()
+
+    def run_second() -> None:
+        first_in.wait(5)
+        found["second"] = Rule(second).tangent((x,), (x,))
+
+    threads = [threading.Thread(target=run) for run in (run_first, run_second)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert torch.equal(found["first"], 2 * x)
+    assert torch.equal(found["second"], 2 * x)
+
+
+CONVOLUTIONS = [
+    nn.Conv2d(4, 5, 3, padding=1),
+    nn.Conv2d(4, 5, 1),
+    nn.Conv2d(4, 5, 1, stride=2),
+    nn.Conv2d(4, 5, (2, 3), stride=(2, 1), padding=(1, 0), dilation=(1, 2)),
+    nn.Conv2d(4, 5, 1, padding=2),
+]
+
+
+@pytest.mark.parametrize("layout", [ChannelsFirst(), ChannelsLast()], ids=["first", "last"])
+@pytest.mark.parametrize("layer", CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+def test_patches_in_both_layouts(layout, layer: nn.Conv2d, dtype: torch.dtype) -> None:
+    """A convolution is rows @ weights; folding is the transpose of unfolding."""
+    geometry, weight = Geometry.of(layer), layer.weight.detach().to(dtype)
+    trials, x = 2, drawn(6, 4, 7, 8).to(dtype)
+    x = x.contiguous(memory_format=layout.memory)
+    rows = layout.unfold(x, geometry, trials)
+    expected = F.conv2d(x, weight, None, layer.stride, layer.padding, layer.dilation)  # type: ignore[arg-type]
+    packed = layout.pack(weight[None])
+    assert expected.shape == geometry.output(x.shape, 5)
+    assert torch.allclose(layout.from_signals(rows @ packed, expected.shape), expected, atol=1e-5)
+    assert torch.equal(layout.from_signals(layout.signals(expected, trials), expected.shape), expected)
+    assert torch.equal(layout.unpack(packed, geometry.kernel)[0], weight)
+    other = drawn(*rows.shape, seed=1).to(dtype)
+    folded = layout.fold(other, x.shape, geometry)
+    assert folded.shape == x.shape
+    assert torch.allclose((folded * x).sum(), (other * rows).sum(), rtol=1e-4)

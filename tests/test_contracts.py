@@ -1,0 +1,338 @@
+"""What every row of the catalogues promises. A new method is a new row here too; forgetting it fails."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+import torch
+from scenes import CLASSES, NO_DEFENSE, as_float32, drawn, four_pictures, perceptron, scene, seen_in, settled, smooth
+from torch import Tensor, nn
+
+import gradveil.defenses
+from gradveil.attacks import ATTACKS
+from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.inversion.backend import choose
+from gradveil.attacks.inversion.distance import Cosine
+from gradveil.compute import Compute
+from gradveil.config import AuditConfig, Choice, dumps, from_tables
+from gradveil.data.photos import photos
+from gradveil.defenses import DEFENSES
+from gradveil.defenses.base import Defense, Paper
+from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.models import MODELS
+from gradveil.scenario import Scenario, ThreatModel
+from gradveil.seeds import Seed
+from gradveil.server import Observation, observe
+from gradveil.types import Batch, Update
+
+DOUBLE = Compute(precision="float64")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackRow:
+    easy: dict[str, Any] = field(default_factory=dict)  # options that succeed on the easy scene
+    short: dict[str, Any] = field(default_factory=dict)  # options that end soon
+    model: Callable[[], nn.Module] = smooth
+
+
+ATTACK_ROWS = {
+    "invertgrad": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
+    "invertgrad-ats": AttackRow(easy={"steps": 200}, short={"steps": 30}),
+    "dlg": AttackRow(easy={"steps": 150, "restarts": 1}, short={"steps": 30}),
+    "linear": AttackRow(model=perceptron),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DefenseRow:
+    options: dict[str, Any] = field(default_factory=dict)  # that change an update
+    idle: dict[str, Any] = field(default_factory=dict)  # that leave it as it is
+
+
+DEFENSE_ROWS = {
+    "none": DefenseRow(),
+    "gaussian": DefenseRow(options={"scale": 0.05}, idle={"scale": 0.0}),
+    "laplacian": DefenseRow(options={"scale": 0.05}, idle={"scale": 0.0}),
+    "prune": DefenseRow(options={"ratio": 0.5}, idle={"ratio": 0.0}),
+    "stack": DefenseRow(
+        options={"of": [{"name": "prune", "ratio": 0.3}, {"name": "gaussian", "scale": 0.05}]}, idle={"of": []}
+    ),
+}
+WITHOUT_PAPER = {"none": "it is no method", "stack": "it joins the methods of others"}
+
+
+def test_no_row_is_forgotten() -> None:
+    assert set(ATTACK_ROWS) == set(ATTACKS)
+    assert set(DEFENSE_ROWS) == set(DEFENSES)
+    assert set(WITHOUT_PAPER) <= set(ATTACKS) | set(DEFENSES)
+
+
+each_attack = pytest.mark.parametrize("name", ATTACK_ROWS)
+each_defense = pytest.mark.parametrize("name", DEFENSE_ROWS)
+
+
+def easy_scene(name: str) -> Scenario:
+    """Three photographs at 8x8, one client each."""
+    pictures = photos(size=8, limit=3).images.double().unsqueeze(1)
+    scenario = scene(ATTACK_ROWS[name].model())
+    return replace(scenario, private=Batch(pictures, scenario.private.labels))
+
+
+def short(name: str) -> Attack:
+    return ATTACKS[name](**ATTACK_ROWS[name].short)
+
+
+def attacked(name: str, seen: Observation, compute: Compute = DOUBLE) -> Reconstruction:
+    return short(name).reconstruct(seen, Seed(0), compute)
+
+
+# attacks
+
+
+@each_attack
+def test_an_attack_beats_every_blank_guess_on_an_easy_scene(name: str) -> None:
+    scenario, attack = easy_scene(name), ATTACKS[name](**ATTACK_ROWS[name].easy)
+    seen, truth = observe(scenario, NO_DEFENSE, attack, Seed(0))
+    got = attack.reconstruct(seen, Seed(0), DOUBLE)
+    pictures = truth.private.images
+    blank = pictures.mean((-2, -1), keepdim=True).expand_as(pictures)  # its own mean color: no blank guess is nearer
+    assert (peak_signal_to_noise(got.images, pictures) > peak_signal_to_noise(blank, pictures) + 3).all()
+
+
+@each_attack
+def test_the_same_seed_gives_the_same_result_bit_for_bit(name: str) -> None:
+    seen = seen_in(easy_scene(name))
+    once, again = attacked(name, seen), attacked(name, seen)
+    assert torch.equal(once.images, again.images)
+    assert torch.equal(once.loss, again.loss)
+
+
+@each_attack
+def test_a_client_alone_is_the_client_among_others(name: str) -> None:
+    seen = seen_in(easy_scene(name))
+    together = attacked(name, seen)
+    for client in range(3):
+        alone = attacked(name, seen.take([client]))
+        assert (alone.images[0] - together.images[client]).abs().max() < 1e-9
+        assert (alone.loss[0] - together.loss[client]).abs() < 1e-9
+
+
+@each_attack
+@pytest.mark.parametrize("chunk", [1, 2])
+def test_any_chunk_gives_the_same_result(name: str, chunk: int) -> None:
+    seen = seen_in(easy_scene(name))
+    parts = attacked(name, seen, replace(DOUBLE, chunk=chunk))
+    assert (parts.images - attacked(name, seen).images).abs().max() < 1e-9
+
+
+@each_attack
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("examples", [1, 2])
+def test_a_reconstruction_has_the_shape_dtype_and_range_of_pictures(name: str, dtype, examples: int) -> None:
+    scenario = scene(ATTACK_ROWS[name].model(), 2, examples)
+    seen = seen_in(scenario if dtype == torch.float64 else as_float32(scenario))
+    got = attacked(name, seen, Compute(precision="float64" if dtype == torch.float64 else "float32"))
+    assert got.images.shape == (2, examples, 3, 8, 8)
+    assert got.labels.shape == (2, examples, CLASSES)
+    assert got.found.shape == (2, examples)
+    assert got.loss.shape == (2,)
+    assert {x.dtype for x in (got.images, got.labels, got.loss)} == {dtype}
+    devices = {x.device for x in (got.images, got.labels, got.found, got.loss)}
+    assert devices == {u.device for u in seen.update.values()}
+    assert got.images.min() >= 0
+    assert got.images.max() <= 1
+
+
+@each_attack
+def test_a_broken_update_fails_alone(name: str) -> None:
+    seen = seen_in(easy_scene(name))
+    clean = attacked(name, seen)
+    broken = replace(seen, update={key: u.clone() for key, u in seen.update.items()})
+    for u in broken.update.values():
+        u[1] = torch.nan
+    got = attacked(name, broken)
+    assert got.loss.isfinite().tolist() == [True, False, True]
+    assert torch.equal(got.images[[0, 2]], clean.images[[0, 2]])
+
+
+@each_attack
+def test_an_attack_without_labels_infers_them(name: str) -> None:
+    scenario = easy_scene(name)
+    hidden = seen_in(replace(scenario, threat=ThreatModel(knows_labels=False)))
+    assert hidden.labels is None
+    assert torch.equal(attacked(name, hidden).labels, scenario.private.labels)
+
+
+@each_attack
+def test_an_attack_leaves_what_it_sees_as_it_was(name: str) -> None:
+    seen = seen_in(easy_scene(name))
+    before = {key: u.clone() for key, u in {**seen.update, **seen.model.state_dict()}.items()}
+    attacked(name, seen)
+    assert all(torch.equal(u, before[key]) for key, u in {**seen.update, **seen.model.state_dict()}.items())
+    assert all(p.requires_grad for p in seen.model.parameters())
+
+
+# defenses
+
+
+def built(name: str) -> Defense:
+    return DEFENSES[name](**DEFENSE_ROWS[name].options)
+
+
+def same(a: Update, b: Update) -> bool:
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+@each_defense
+def test_an_idle_defense_is_none(name: str) -> None:
+    seen = seen_in(four_pictures(), DEFENSES[name](**DEFENSE_ROWS[name].idle))
+    assert same(seen.update, seen_in(four_pictures()).update)
+
+
+@each_defense
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_defended_update_has_the_names_shapes_and_dtypes_of_the_plain_one(name: str, dtype: torch.dtype) -> None:
+    scenario = four_pictures() if dtype == torch.float64 else as_float32(four_pictures())
+    plain, defended = seen_in(scenario).update, seen_in(scenario, built(name)).update
+    assert [(n, u.shape, u.dtype) for n, u in defended.items()] == [(n, u.shape, u.dtype) for n, u in plain.items()]
+    assert same(plain, defended) == (name == "none")
+
+
+@each_defense
+def test_a_defense_is_the_same_for_the_same_seed_and_clients_alone(name: str) -> None:
+    scenario, defense = four_pictures(), built(name)
+    seen = seen_in(scenario, defense)
+    assert same(seen.update, seen_in(scenario, defense).update)
+    private = Batch(scenario.private.images[[1]], scenario.private.labels[[1]])
+    alone = seen_in(replace(scenario, private=private, names=scenario.names[1:2]), defense)
+    assert same(alone.update, seen.take([1]).update)
+
+
+@each_defense
+def test_a_defense_does_not_write_into_the_update(name: str) -> None:
+    update = {"weight": drawn(4, 3), "bias": drawn(4)}
+    before = {key: u.clone() for key, u in update.items()}
+    built(name).update(update, Seed(0).rng())
+    assert same(update, before)
+
+
+@each_defense
+def test_repr_rebuilds_a_defense(name: str) -> None:
+    names: dict[str, Any] = {}
+    for module in pkgutil.iter_modules(gradveil.defenses.__path__, "gradveil.defenses."):
+        names |= vars(importlib.import_module(module.name))
+    for options in (DEFENSE_ROWS[name].options, DEFENSE_ROWS[name].idle):
+        defense = DEFENSES[name](**options)
+        assert eval(repr(defense), names) == defense
+
+
+def adaptive(name: str) -> Observation:
+    return seen_in(replace(four_pictures(2), threat=ThreatModel(knows_defense=True)), built(name))
+
+
+@each_defense
+def test_a_surrogate_draws_nothing_and_is_deterministic(name: str) -> None:
+    seen = adaptive(name)
+    one = {key: u[0] for key, u in seen.update.items()}
+    surrogate, rng = built(name).surrogate(one), Seed(0).rng()
+    before = rng.get_state()
+    batch = Batch(drawn(4, 3, 8, 8), drawn(4, CLASSES))
+    results = []
+    for _ in range(2):
+        fed = surrogate.batch(surrogate.data(batch, rng), rng)
+        gradient = surrogate.gradient(lambda params, batch: one, seen.model, rng)
+        results.append({"images": fed.images, **surrogate.update(gradient({}, fed), rng)})
+    assert same(*results)
+    assert torch.equal(rng.get_state(), before)
+
+
+@each_defense
+def test_a_surrogate_is_differentiable_under_vmap(name: str) -> None:
+    seen, fed = adaptive(name), drawn(2, 4, 3, 8, 8, seed=4)
+    value, gradient = choose(seen, Cosine(), "loop").matcher(seen, Cosine())(fed)
+    assert gradient.isfinite().all()
+    assert (gradient.flatten(1).norm(dim=1) > 0).all()
+    for backend in ("vmap", "auto"):
+        got: tuple[Tensor, Tensor] = choose(seen, Cosine(), backend).matcher(seen, Cosine())(fed)
+        assert torch.allclose(got[0], value, rtol=1e-9)
+        assert (got[1] - gradient).norm() < 1e-9 * gradient.norm()
+
+
+# models
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_runs_on_the_sweep_and_equals_the_loop(name: str) -> None:
+    shape = (3, 9, 9)
+    model = settled(MODELS[name](classes=CLASSES, shape=shape, mean=(0.5,) * 3, std=(0.25,) * 3))
+    seen, fed = seen_in(scene(model, 1, 2, shape=shape)), drawn(1, 2, *shape, seed=4)
+    chosen = choose(seen, Cosine(), "auto")
+    assert (chosen.name, chosen.notes) == ("sweep", ())
+    value, gradient = chosen.matcher(seen, Cosine())(fed)
+    expected, slope = choose(seen, Cosine(), "loop").matcher(seen, Cosine())(fed)
+    assert torch.allclose(value, expected, rtol=1e-9)
+    assert (gradient - slope).norm() < 1e-9 * slope.norm()
+
+
+# all of them
+
+
+@each_attack
+def test_an_attack_goes_through_toml_and_comes_back(name: str) -> None:
+    row = ATTACK_ROWS[name]
+    for options in (row.easy, row.short, {}):
+        tables = {"attack": {"mine": {"name": name, **options}}}
+        config = from_tables(tables)
+        again = from_tables(tomllib.loads(dumps(config)))
+        assert again == config
+        assert ATTACKS[name](**again.attack["mine"].options) == ATTACKS[name](**config.attack["mine"].options)
+        assert {key: again.attack["mine"].options[key] for key in options} == _tuples(options)
+
+
+@each_defense
+def test_a_defense_goes_through_toml_and_comes_back(name: str) -> None:
+    row = DEFENSE_ROWS[name]
+    for options in (row.options, row.idle, {}):
+        config = from_tables({"defense": {"mine": {"name": name, **options}}})
+        again = from_tables(tomllib.loads(dumps(config)))
+        assert again == config
+        assert DEFENSES[name](**again.defense["mine"].options) == DEFENSES[name](**options)
+
+
+def _tuples(options: dict[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+@pytest.mark.parametrize(("table", "name"), [*(("attack", n) for n in ATTACKS), *(("defense", n) for n in DEFENSES)])
+def test_a_method_is_described_and_has_a_paper(table: str, name: str) -> None:
+    factory = {"attack": ATTACKS, "defense": DEFENSES}[table][name]
+    module = inspect.getmodule(factory)
+    assert (inspect.getdoc(module) or "").strip()
+    assert (inspect.getdoc(factory) or "").strip()
+    if name in WITHOUT_PAPER:
+        assert not hasattr(module, "PAPER")
+        return
+    paper = module.PAPER  # type: ignore[union-attr]
+    assert isinstance(paper, Paper)
+    assert all((paper.title, paper.authors, paper.where))
+    assert 1990 < paper.year < 2100
+    assert str(paper.year) in module.__doc__  # type: ignore[union-attr,operator]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_described(name: str) -> None:
+    assert (inspect.getdoc(MODELS[name]) or "").strip()
+
+
+def test_choices_in_code_are_choices_in_toml() -> None:
+    config = AuditConfig(attack={n: Choice(name=n) for n in ATTACKS}, defense={n: Choice(name=n) for n in DEFENSES})
+    text = dumps(config)
+    assert set(from_tables(tomllib.loads(text)).attack) == set(ATTACKS)
+    assert set(from_tables(tomllib.loads(text)).defense) == set(DEFENSES)
