@@ -98,9 +98,6 @@ def test_minibatches_start_over_at_the_end_of_the_data() -> None:
     assert firsts_of(LocalTraining(steps=2, batch_size=9), 3) == [[0, 1, 2]] * 2
 
 
-@pytest.mark.xfail(
-    strict=True, reason="LocalTraining.batches takes step * size modulo count: epoch 2 starts in the middle"
-)
 def test_a_smaller_last_minibatch_ends_the_epoch_as_a_data_loader_does() -> None:
     loader = torch.utils.data.DataLoader(range(5), batch_size=2)  # type: ignore[arg-type]
     epoch = [batch.tolist() for batch in loader]

@@ -81,9 +81,9 @@ def test_a_resolved_config_says_it_all() -> None:
 
 def test_the_default_is_what_the_command_promises() -> None:
     config = AuditConfig()
-    assert (config.scenario.data, config.scenario.model, config.scenario.images) == ("photos", "lenet", 16)
+    assert (config.scenario.data, config.scenario.model, config.scenario.images) == ("photos", "lenet", 8)
     assert set(config.defense) == {"none", "gaussian", "prune"}
-    assert set(config.attack) == {"invertgrad"}
+    assert set(config.attack) == {"invertgrad", "dlg"}
     assert config.metrics == ("psnr", "ssim", "retrieval")
 
 

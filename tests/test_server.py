@@ -249,7 +249,6 @@ def test_shared_statistics_are_those_of_real_training(momentum: float, steps: in
     assert_statistics_are_torchs(replace(scenario, training=training))
 
 
-@pytest.mark.xfail(strict=True, reason="_running_statistics takes `momentum or 0.1`, so 0 and None become 0.1")
 @pytest.mark.parametrize("momentum", [0.0, None])
 def test_shared_statistics_with_a_cumulative_average_or_none(momentum: float | None) -> None:
     """torch: momentum None averages over all batches so far, 0 leaves the statistics as they are."""
@@ -271,9 +270,6 @@ class Wraps(Defense):
         return nn.Sequential(model)
 
 
-@pytest.mark.xfail(
-    strict=True, raises=KeyError, reason="_client_round names layers of scenario.model, not of what was sent"
-)
 def test_shared_statistics_of_a_model_that_the_defense_has_changed() -> None:
     assert_statistics_are_torchs(batch_statistics(shared=True), prefix="0.", defense=Wraps())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -31,13 +32,12 @@ class LocalTraining:
     loss: Loss = "cross-entropy"
 
     def batches(self, data: Batch) -> Iterator[Batch]:
-        """The minibatch of each step, in order, starting over at the end of the data."""
+        """The minibatch of each step, in order, epoch after epoch; the last of an epoch may be smaller."""
         count = data.images.shape[0]
         size = min(self.batch_size or count, count)
         for step in range(self.steps):
-            first = step * size % count
-            last = min(first + size, count)  # the last minibatch of an epoch may be smaller
-            yield Batch(data.images[first:last], data.labels[first:last])
+            first = step % math.ceil(count / size) * size
+            yield Batch(data.images[first : first + size], data.labels[first : first + size])
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -68,7 +68,7 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
         )
     sent = attack.plant(defense.model(scenario.model), scenario.public, seed.at("plant"))
     model = in_client_mode(sent, training)
-    rounds = [_client_round(model, scenario, defense, seed, i) for i in range(len(scenario.names))]
+    rounds = [_client_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
     observation = Observation(
         model=sent,
@@ -87,7 +87,7 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
 
 
 def _client_round(
-    model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, client: int
+    sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, client: int
 ) -> tuple[Update, Batch, dict[str, Tensor]]:
     """What one client sends, what it was fed, and the running statistics after its round."""
     name, training = scenario.names[client], scenario.training
@@ -96,7 +96,7 @@ def _client_round(
     rng = seed.at("client", name).rng()
     steps = list(local_steps(model, parameters_of(model), data, training, defense, rng))
     update = defense.update(steps[-1].update, rng)
-    statistics = _running_statistics(scenario.model, model, steps) if training.batchnorm == "batch-shared" else {}
+    statistics = _running_statistics(sent, model, steps) if training.batchnorm == "batch-shared" else {}
     return update, _first_epoch(data, steps, training), statistics
 
 
@@ -117,13 +117,21 @@ def _running_statistics(sent: nn.Module, model: nn.Module, steps: Sequence[Step]
     for name, layer in layers.items():
         if layer.running_mean is not None and layer.running_var is not None:
             state |= {f"{name}.mean": layer.running_mean, f"{name}.var": layer.running_var}
-    for step in steps:
+    for k, step in enumerate(steps):
         with torch.no_grad():
             batch = batch_statistics(model, step.params, step.batch.images)
         for key in state:
-            momentum = layers[key.rpartition(".")[0]].momentum or 0.1
-            state[key] = (1 - momentum) * state[key] + momentum * batch[key]
+            share = newest_share(layers[key.rpartition(".")[0]], k)
+            state[key] = (1 - share) * state[key] + share * batch[key]
     return state
+
+
+def newest_share(layer: nn.modules.batchnorm._NormBase, steps: int) -> float:
+    """How much of the running statistics the next batch becomes, `steps` after the model was sent."""
+    if layer.momentum is not None:
+        return layer.momentum
+    tracked = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
+    return 1 / (tracked + steps + 1)  # torch's cumulative average
 
 
 def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

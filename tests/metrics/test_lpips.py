@@ -46,7 +46,7 @@ def test_equals_the_reference(reference, side):
     rng = torch.Generator().manual_seed(0)
     truth = torch.rand(2, 3, 3, side, side, generator=rng)
     got = (truth + 0.2 * torch.randn(truth.shape, generator=rng)).clamp(0, 1)
-    scores = METRICS["lpips"](weights=SHARED / "lpips_alex.npz").score(got, truth)
+    scores = METRICS["lpips"](weights=SHARED / "lpips_alex.npz", resize=None).score(got, truth)
     torch.testing.assert_close(scores.flatten(), reference(got.flatten(0, 1), truth.flatten(0, 1)), atol=1e-6, rtol=0)
 
 
@@ -71,9 +71,11 @@ def test_identical_is_zero_and_not_a_number_stays_so(tmp_path):
 
 def test_pictures_too_small_for_the_network_say_what_to_set(tmp_path):
     weights = made_up(tmp_path)
-    METRICS["lpips"](weights=weights).score(torch.rand(1, 3, 31, 31), torch.rand(1, 3, 31, 31))
+    as_they_are = METRICS["lpips"](weights=weights, resize=None)
+    as_they_are.score(torch.rand(1, 3, 31, 31), torch.rand(1, 3, 31, 31))
     with pytest.raises(ConfigError, match="resize = 64"):
-        METRICS["lpips"](weights=weights).score(torch.rand(1, 3, 30, 30), torch.rand(1, 3, 30, 30))
+        as_they_are.score(torch.rand(1, 3, 30, 30), torch.rand(1, 3, 30, 30))
+    METRICS["lpips"](weights=weights).score(torch.rand(1, 3, 8, 8), torch.rand(1, 3, 8, 8))  # enlarged
 
 
 def test_bad_weight_files_are_named(tmp_path):

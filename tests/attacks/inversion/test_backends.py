@@ -298,34 +298,15 @@ def test_a_defense_beyond_the_sweep_falls_back_too() -> None:
     assert_same(evaluated(seen, Cosine(), "vmap"), evaluated(seen, Cosine(), "loop"))
 
 
-WRONG = {
-    "layer norm": "sweep's gradient is off by 2 %: reverse over forward of torch's layer_norm is wrong",
-    "instance norm": "sweep's gradient is off by 1 %: reverse over forward of torch's batch_norm is wrong",
-    "gated linear unit": "RuntimeError: torch cannot differentiate glu_jvp; should fall back",
-    "an idle layer": "fx drops it: KeyError for L1, another mean for cosine per tensor",
-    "a head aside": "KeyError: a layer that the output does not depend on has no delta",
-    "tied weights": "KeyError: the update holds a shared parameter once",
-    "a weighed sum": "sweep ignores torch.add's alpha: value and gradient are wrong",
-    "centered by the batch": "an operation over the first axis joins all trials: value and gradient are wrong",
-    "norm of a sequence": "RuntimeError while building: BatchNorm1d of three axes",
-    "norm of a square sequence": "RuntimeError while building: BatchNorm1d of three axes",
-    "in place": "RuntimeError: F.relu(inplace=True) inside torch.func.jvp",
-    "a hook": "forward hooks of layers are not run: value and gradient are wrong",
-    "frozen layers": "KeyError: the update does not hold frozen parameters",
-}
-
-
-@pytest.mark.parametrize(
-    "name",
-    [pytest.param(n, marks=pytest.mark.xfail(strict=True, reason=WRONG[n]) if n in WRONG else ()) for n in UNUSUAL],
-)
+@pytest.mark.parametrize("name", UNUSUAL)
 def test_an_unusual_model_is_walked_rightly_or_handed_on(name: str) -> None:
     seen = view(UNUSUAL[name](), 3)
-    for distance in (Cosine(), Cosine(per_tensor=True), L1()):
+    # a bias before a centering has no gradient: the angle of a tensor of rounding errors means nothing
+    angles = () if name in ("instance norm", "centered by the batch") else (Cosine(per_tensor=True),)
+    for distance in (Cosine(), L1(), *angles):
         assert_same(evaluated(seen, distance, "auto"), evaluated(seen, distance, "loop"))
 
 
-@pytest.mark.xfail(strict=True, raises=KeyError, reason="Mask.update asks for parameters that are not sent")
 @pytest.mark.parametrize("backend", ["loop", "vmap"])
 def test_frozen_layers_and_an_attacker_who_knows_what_was_pruned(backend) -> None:
     seen = view(UNUSUAL["frozen layers"](), 1, Prune(ratio=0.5), threat=ADAPTIVE)

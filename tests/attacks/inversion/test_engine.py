@@ -85,16 +85,13 @@ def test_any_order_of_clients(seen: Observation) -> None:
     assert_close(run(TWICE, seen.take(order)), rows(run(TWICE, seen), order))
 
 
-RACE = "torch.func.jvp keeps its nesting level in a global: two threads in it lose their tangents"
-
-
 @pytest.mark.parametrize(
     ("backend", "model", "chunk"),
     [
         ("vmap", usual, None),
         ("sweep", smooth, None),
         ("sweep", smooth, 1),
-        pytest.param("sweep", usual, 1, marks=pytest.mark.xfail(reason=RACE)),  # not strict: a race may be won
+        ("sweep", usual, 1),
     ],
 )
 def test_one_core_or_two(backend, model, chunk: int | None) -> None:

@@ -109,9 +109,6 @@ def test_statistics_vanish_at_the_true_batch() -> None:
     assert statistics_at_the_truth(one_norm()).max() < 1e-12
 
 
-@pytest.mark.xfail(
-    strict=True, reason="layers behind the first are fed by running statistics, where the client used its batch's own"
-)
 def test_statistics_vanish_at_the_true_batch_of_a_deeper_net() -> None:
     assert statistics_at_the_truth(batch_statistics(2, shared=True)).max() < 1e-12
 

@@ -17,7 +17,7 @@ from gradveil.seeds import Seed
 from gradveil.server import observe
 from gradveil.types import Batch
 
-VICTIMS, STEPS, TV = 64, 1000, 1e-2
+VICTIMS, STEPS, TV = 64, 1000, 1e-1  # at 1e-2 and below the attack does not beat a blank guess in so few steps
 STUDENT = 1.998  # 97.5 % of Student's t with 63 degrees of freedom
 
 
@@ -36,19 +36,19 @@ def paired(a: Tensor, b: Tensor) -> tuple[float, float]:
 
 @pytest.mark.slow
 def test_every_back_end_reaches_the_same_quality() -> None:
-    """About five minutes on one core, nearly all of it the loop's."""
+    """About eight minutes on one core, most of it the loop's."""
     attack = invertgrad(steps=STEPS, tv=TV)
     seen, truth = observe(photographs(), Defense(), attack, Seed(0))
-    quality: dict[str, Tensor] = {}
+    pictures, quality = truth.private.images, {}
     for backend in ("loop", "vmap", "sweep"):
         got = attack.reconstruct(seen, Seed(0), Compute(backend=backend))
-        quality[backend] = peak_signal_to_noise(got.images, truth.private.images).flatten()
-        print(
-            f"{backend}: {quality[backend].mean():.3f} dB, {quality[backend].min():.2f} to {quality[backend].max():.2f}"
-        )
-    assert torch.stack(list(quality.values())).mean() > 18  # they do reconstruct
-    for backend in ("vmap", "sweep"):
-        mean, half = paired(quality[backend], quality["loop"])
+        q = quality[backend] = peak_signal_to_noise(got.images, pictures).flatten()
+        print(f"{backend}: mean {q.mean():.3f} dB, {q.min():.2f} to {q.max():.2f}")
+    apart = {backend: paired(quality[backend], quality["loop"]) for backend in ("vmap", "sweep")}
+    for backend, (mean, half) in apart.items():
         print(f"{backend} - loop: {mean:+.4f} +- {half:.4f} dB")
+    blank = peak_signal_to_noise(pictures.mean((-2, -1), keepdim=True).expand_as(pictures), pictures)
+    assert all(q.mean() > blank.mean() for q in quality.values())  # or there would be nothing to compare
+    for mean, half in apart.values():
         assert half < 0.5  # or the interval would say nothing
         assert abs(mean) <= half

@@ -46,9 +46,6 @@ def test_the_four_sweeps_of_an_operation(function, rule: Rule) -> None:
     assert torch.allclose(rule.adjoint(cache, (None,), delta, mu)[0], rule.backward(cache, mu)[0])  # type: ignore[arg-type]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="torch.func.jvp keeps its nesting level in a global: the second thread loses its tangent"
-)
 def test_two_threads_in_a_tangent_at_once() -> None:
     """Chunks run side by side in threads. The second one is inside when the first one leaves."""
     first_in, second_in, first_out = threading.Event(), threading.Event(), threading.Event()

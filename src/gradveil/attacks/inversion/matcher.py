@@ -42,7 +42,7 @@ class OneTrial:
         defense = Defense() if self.seen.defense is None else self.seen.defense.surrogate(update)
         rng = Seed().rng()  # surrogates draw nothing
         data = defense.data(Batch(images, labels), rng)
-        params = dict(self.model.named_parameters())
+        params = {name: p for name, p in self.model.named_parameters() if name in update}  # the rest is frozen
         dummy = local_update(self.model, params, data, self.seen.training, defense, rng)
         return self.distance(dummy, update)
 

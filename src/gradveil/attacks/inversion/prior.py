@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from gradveil.client import BATCH_NORMS, in_client_mode
-from gradveil.scenario import LocalTraining
-from gradveil.server import Observation
+from gradveil.server import Observation, newest_share
 from gradveil.types import Images
 
 Weight = float | tuple[float, ...]  # several weights are dealt out over the restarts, one each in turn
@@ -91,11 +92,17 @@ class BatchNormStatistics:
 
     def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
         weight = dealt(self.weight, restarts, _like(seen))
-        model = in_client_mode(seen.model, LocalTraining()).requires_grad_(False)
+        model = in_client_mode(seen.model, seen.training).requires_grad_(False)
         targets = target_statistics(seen)
+        inputs = partial(_layer_inputs, model)
+        if seen.training.batchnorm != "eval":  # every trial is normalized by its own batch
+            inputs = torch.func.vmap(inputs)
 
         def penalty(_pixels: Images, fed: Images) -> Tensor:
-            return weight * _mismatch(_layer_inputs(model, fed), targets)
+            if seen.training.batchnorm != "eval":
+                return weight * _mismatch(inputs(fed), targets)
+            each = {name: x.unflatten(0, fed.shape[:2]) for name, x in inputs(fed.flatten(0, 1)).items()}
+            return weight * _mismatch(each, targets)
 
         return penalty
 
@@ -110,25 +117,26 @@ def target_statistics(seen: Observation) -> dict[str, Tensor]:
             if seen.statistics is None:
                 targets[f"{name}.{kind}"] = running[None]
             else:
-                keep = (1 - (layer.momentum or 0.1)) ** seen.training.steps  # exact for one step, an average for more
+                shares = [newest_share(layer, k) for k in range(seen.training.steps)]
+                keep = math.prod(1 - share for share in shares)  # exact for one step, an average for more
                 sent = seen.statistics[f"{name}.{kind}"]
-                targets[f"{name}.{kind}"] = (sent - keep * running) / (1 - keep)
+                targets[f"{name}.{kind}"] = running[None] if keep == 1 else (sent - keep * running) / (1 - keep)
     return targets
 
 
-def _layer_inputs(model: torch.nn.Module, fed: Images) -> dict[str, Tensor]:
-    """What enters each normalization layer, [trial, example, channel, position]."""
+def _layer_inputs(model: torch.nn.Module, images: Tensor) -> dict[str, Tensor]:
+    """What enters each normalization layer, [example, channel, position]."""
     inputs: dict[str, Tensor] = {}
     hooks = []
     for name, layer in model.named_modules():
         if isinstance(layer, BATCH_NORMS):
 
             def keep(_layer: torch.nn.Module, args: tuple[Tensor, ...], name: str = name) -> None:
-                inputs[name] = args[0].unflatten(0, fed.shape[:2]).flatten(3)
+                inputs[name] = args[0].unsqueeze(-1).flatten(2)
 
             hooks.append(layer.register_forward_pre_hook(keep))
     try:
-        model(fed.flatten(0, 1))
+        model(images)
     finally:
         for hook in hooks:
             hook.remove()

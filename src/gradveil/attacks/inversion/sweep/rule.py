@@ -24,7 +24,11 @@ Deltas = tuple[Tensor | None, ...]
 
 
 class Rule:
-    """An operation without weights, by automatic differentiation: right for anything smooth, fast for nothing."""
+    """An operation without weights, by automatic differentiation: right for anything smooth, fast for nothing.
+
+    Reverse mode only: torch's forward mode keeps its level in a global, which threads would share, and some of its
+    formulas are wrong when they are differentiated again.
+    """
 
     def __init__(self, function: Callable[..., Tensor]) -> None:
         self.function = function
@@ -34,27 +38,35 @@ class Rule:
         return self.function(*inputs), inputs
 
     def backward(self, cache: Any, delta: Tensor) -> Deltas:
-        return torch.func.vjp(self.function, *cache)[1](delta)
+        with torch.enable_grad():
+            leaves, out = self.redone(cache)
+        return torch.autograd.grad(out, leaves, delta, materialize_grads=True)
 
     def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
         if all(dot is None for dot in dots):
             return None
-        return torch.func.jvp(self.function, cache, _filled(cache, dots))[1]
+        with torch.enable_grad():
+            leaves, out = self.redone(cache)
+            probe = torch.zeros_like(out, requires_grad=True)  # the pullback is linear in it: its slope is the tangent
+            pulled = torch.autograd.grad(out, leaves, probe, create_graph=True, materialize_grads=True)
+            along = sum(
+                ((p * dot).sum() for p, dot in zip(pulled, dots, strict=True) if dot is not None), out.new_zeros(())
+            )
+        return torch.autograd.grad(along, probe, materialize_grads=True)[0]
 
     def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
         if all(dot is None for dot in dots) or delta is None:
             return self.backward(cache, mu)
+        with torch.enable_grad():
+            leaves, out = self.redone(cache)
+            pulled = torch.autograd.grad(out, leaves, delta, create_graph=True, materialize_grads=True)
+            phi = (out * mu).sum()
+            phi = phi + sum((p * dot).sum() for p, dot in zip(pulled, dots, strict=True) if dot is not None)
+        return torch.autograd.grad(phi, leaves, materialize_grads=True)
 
-        def both(*values: Tensor) -> tuple[Tensor, ...]:
-            inputs, moved = values[: len(cache)], values[len(cache) :]
-            return torch.func.jvp(self.function, inputs, moved)
-
-        pull = torch.func.vjp(both, *cache, *_filled(cache, dots))[1]
-        return pull((mu, delta))[: len(cache)]
-
-
-def _filled(inputs: tuple[Tensor, ...], dots: Dots) -> tuple[Tensor, ...]:
-    return tuple(torch.zeros_like(x) if dot is None else dot for x, dot in zip(inputs, dots, strict=True))
+    def redone(self, cache: Any) -> tuple[tuple[Tensor, ...], Tensor]:
+        leaves = tuple(x.detach().requires_grad_() for x in cache)
+        return leaves, self.function(*leaves)
 
 
 class LinearMap(Rule):

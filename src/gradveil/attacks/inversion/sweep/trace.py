@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,9 +47,9 @@ def graph_of(model: nn.Module) -> torch.fx.GraphModule:
         raise CannotSweep(f"torch.fx cannot trace it ({type(error).__name__}: {str(error)[:120]})") from error
 
 
-def program_of(graph: torch.fx.GraphModule, trials: int, example: Tensor) -> Program:
-    """A rule for every operation, for pictures stacked as in `example`."""
-    return _Builder(graph, trials).build(example)
+def program_of(graph: torch.fx.GraphModule, trials: int, example: Tensor, names: Collection[str]) -> Program:
+    """A rule for every operation, for pictures stacked as in `example`; `names` are the parameters that are sent."""
+    return _Builder(graph, trials).build(example, names)
 
 
 class _Builder:
@@ -61,7 +61,7 @@ class _Builder:
         self.values: dict[str, Any] = {}  # of the example, while building; then constants only
         self.tensors: set[str] = set()  # nodes that depend on the picture
 
-    def build(self, example: Tensor) -> Program:
+    def build(self, example: Tensor, names: Collection[str]) -> Program:
         source = output = ""
         for node in self.graph.graph.nodes:
             if node.op == "placeholder":
@@ -76,14 +76,14 @@ class _Builder:
                 output = node.args[0].name
             else:
                 self.add(node)
-        self.check_all_parameters_used()
+        self.check_parameters(names)
         for name in self.tensors:  # what is left are constants: sizes, buffers
             del self.values[name]
         return Program(tuple(self.nodes), source, output)
 
-    def check_all_parameters_used(self) -> None:
+    def check_parameters(self, names: Collection[str]) -> None:
         known = {n for node in self.nodes for n in getattr(node.rule, "names", [])}
-        missing = [n for n, p in self.graph.named_parameters() if n not in known and p.numel()]
+        missing = [n for n in names if n not in known]
         if missing:
             raise CannotSweep(f"parameter {missing[0]} is not in a layer that it knows")
 
@@ -127,7 +127,7 @@ class _Builder:
         if node.op == "call_module":
             return self.module_rules(node, inputs)
         same_shape = len(inputs) == 2 and self.values[inputs[0]].shape == self.values[inputs[1]].shape
-        if node.target in (operator.add, torch.add, operator.iadd) and same_shape and len(node.args) == 2:
+        if node.target in (operator.add, torch.add, operator.iadd) and same_shape and not node.kwargs:
             return [Node(node.name, inputs, rules.Add())]
         if node.target in (F.relu, torch.relu, "relu"):
             return [Node(node.name, inputs, rules.Gate(torch.relu))]
