@@ -30,5 +30,5 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Conf
     """
     known = sorted(known)
     near = get_close_matches(name, known, n=1)
-    hint = f", did you mean {near[0]!r}?" if near else ","
-    return ConfigError(f"{where or kind}: unknown name {name!r}{hint} Known: {', '.join(known)}")
+    hint = f"did you mean {near[0]!r}? Known" if near else "known"
+    return ConfigError(f"{where or kind}: unknown name {name!r}, {hint}: {', '.join(known)}")

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from gradveil.attacks.inversion.backend import choose
+from gradveil.attacks.inversion.descent import graphed
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.bench.peer import peer_step
@@ -89,10 +90,10 @@ def victims_of(model: str, victims: int, compute: Compute) -> Observation:
 
 
 def engine_step(attack: Inversion, seen: Observation, compute: Compute) -> tuple[str, Callable[[], Any]]:
-    """The engine's own step on all victims, ready to be timed."""
+    """The engine's own step on all victims as a CUDA graph, ready to be timed."""
     backend = choose(seen, attack.distance, compute.backend)
     descent, start = attack.prepare(seen, Seed(0), backend, [(i, 0) for i in range(len(seen.names))])
-    return backend.name, attack.stepper(compute)(descent, descent.begin(start))
+    return backend.name, graphed(descent, descent.begin(start))
 
 
 def seconds_of(step: Callable[[], Any], steps: int, device: str) -> float:

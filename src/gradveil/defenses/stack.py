@@ -66,6 +66,9 @@ def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:
 def _built(row: Mapping[str, object]) -> Defense:
     from gradveil.defenses import DEFENSES  # the table holds `stack` itself
 
+    if not isinstance(row, Mapping):
+        raise ConfigError(f"stack: of: {row!r} is no table, write {{name = ..., option = ...}} in a config file")
+
     options = dict(row)
     name = options.pop("name", None)
     if not isinstance(name, str):

@@ -234,6 +234,18 @@ def test_nan_in_one_update_leaves_the_others_untouched(attack: Inversion, backen
     assert torch.equal(got.loss[[0, 2]], clean.loss[[0, 2]])
 
 
+def test_a_broken_first_update_does_not_choose_the_back_end_of_the_others() -> None:
+    seen = seen_in(one_picture(3))
+    broken = replace(seen, update={name: u.clone() for name, u in seen.update.items()})
+    for u in broken.update.values():
+        u[0] = torch.nan
+    attack = replace(PLAIN, steps=5)
+    got, clean = run(attack, broken), run(attack, seen)
+    assert got.loss.isfinite().tolist() == [False, True, True]
+    assert (got.backend, got.notes) == (clean.backend, clean.notes)
+    assert torch.equal(got.images[1:], clean.images[1:])
+
+
 @pytest.mark.parametrize("stop", [Stop(value=0.3), Stop(patience=5, share=0.05)], ids=["value", "patience"])
 def test_a_client_that_stops_does_not_change_the_others(stop: Stop) -> None:
     seen = seen_in(one_picture(4, smooth()))
@@ -263,12 +275,12 @@ class Cramped(Inversion):
     says: str = "out of memory"
     sizes: list[int] = field(default_factory=list, compare=False)
 
-    def attack(self, prepared, compute: Compute):
-        trials = len(next(iter(prepared[1].values())))
+    def attack(self, descent, start: Latent, stepper):
+        trials = len(next(iter(start.values())))
         self.sizes.append(trials)
         if trials > 2:
             raise self.error(self.says)
-        return super().attack(prepared, compute)
+        return super().attack(descent, start, stepper)
 
 
 def cramped(**changes) -> Cramped:

@@ -59,17 +59,18 @@ class Inversion(Attack):
             backend = choose(seen, self.distance, compute.backend)
             prepare = partial(self.prepare, seen, seed, backend)
             fit = partial(self.trials_that_fit, prepare, trials[:2], compute)
-            parts = chunks.run(lambda part: self.attack(prepare(part), compute), trials, compute, fit)
+            graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
+            stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
+            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, fit)
         return self.best_restarts(seen, parts, backend)
 
     def trials_that_fit(self, prepare: Prepare, few: Trials, compute: Compute, sharers: int) -> int:
         descent, start = prepare(few)
         return trials_that_fit(lambda: descent.objective(start), len(few), compute.device, sharers)
 
-    def attack(self, prepared: tuple[Descent, Latent], compute: Compute) -> Outcome:
+    def attack(self, descent: Descent, start: Latent, stepper: Stepper) -> Outcome:
         """One chunk of trials, from start to end."""
-        descent, start = prepared
-        end = descent.run(start, self.stepper(compute))
+        end = descent.run(start, stepper)
         fell = (end["early"] - end["total"]) / end["early"].abs().clamp_min(1e-12)
         images = descent.objective.space.reveal(best_of(end))
         return Outcome(images, end["total"], end["match"], fell < 0.01)
@@ -83,9 +84,6 @@ class Inversion(Attack):
         starts = [space.init(seed, each.names[i], restart) for i, (_, restart) in enumerate(trials)]
         start = {name: torch.stack([s[name] for s in starts]) for name in starts[0]}
         return Descent(objective, self.optimizer, self.steps, self.stop), start
-
-    def stepper(self, compute: Compute) -> Stepper:
-        return graphed if compute.graphs and compute.device.startswith("cuda") else eager
 
     def best_restarts(self, seen: Observation, parts: list[Outcome], backend: Chosen) -> Reconstruction:
         def gathered(pick: Callable[[Outcome], Tensor]) -> Tensor:
