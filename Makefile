@@ -18,7 +18,7 @@ demo: env
 	$(BIN)/gradveil audit --out runs/demo
 
 test: env
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2
 
 test-slow: env
 	$(BIN)/python -m pytest -m slow

@@ -173,10 +173,10 @@ def test_the_budget_fills_what_nobody_set() -> None:
     def closed_form(*, box: float = 0.1) -> None: ...
 
     spent = [spend(budget, attack, {}) for budget in BUDGETS]
-    assert [one["steps"] for one in spent] == [1200, 4800, 9600]
+    assert [one["steps"] for one in spent] == [960, 4800, 9600]
     assert [one["restarts"] for one in spent] == [1, 2, 10]
     assert spend("quick", attack, {"steps": 9, "restarts": 2}) == {"steps": 9, "restarts": 2}
-    assert spend("quick", short, {}) == {"steps": 25}
+    assert spend("quick", short, {}) == {"steps": 20}
     assert spend("thorough", closed_form, {}) == {}
     assert spend("standard", own, {}) == {}
     assert spend("thorough", own, {}) == {"restarts": 10}

@@ -20,7 +20,7 @@ class Effort:
 
 
 BUDGETS: Mapping[Budget, Effort] = {
-    "quick": Effort(1 / 4, 1, 1),
+    "quick": Effort(1 / 5, 1, 1),
     "standard": Effort(1, 1, 64),
     "thorough": Effort(2, 10, 64),  # ten: invertgrad deals its five weights out twice
 }

@@ -12,6 +12,7 @@ from gradveil.attacks.inversion import chunks, memory
 from gradveil.compute import Compute
 
 TRIALS = [(client, 0) for client in range(10)]
+HEAVY = 10**8  # bytes
 
 
 class Room:
@@ -73,23 +74,26 @@ def test_what_counts_as_out_of_memory(error: Exception, is_memory: bool) -> None
 
 @pytest.mark.parametrize("cores", [1, 2, 3])
 @pytest.mark.parametrize("fits", [1, 3, 1000])
-def test_chunks_side_by_side_come_back_in_order(cores: int, fits: int) -> None:
+def test_chunks_side_by_side_come_back_in_order(cores: int, fits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.set_num_threads(cores)
-    attack, heard = Room(1000), []
-
-    def measured(sharers: int) -> int:
-        heard.append(sharers)
-        return fits
-
-    assert flat(chunks.run(attack, TRIALS, Compute(), measured)) == TRIALS
-    assert heard == [cores]
+    monkeypatch.setattr(chunks, "trials_that_fit", lambda each, device, sharers: fits if each == HEAVY else 0)
+    attack = Room(1000)
+    assert flat(chunks.run(attack, TRIALS, Compute(), lambda: HEAVY)) == TRIALS
     assert max(attack.asked) <= fits
     assert torch.get_num_threads() == cores
 
 
+@pytest.mark.parametrize(
+    ("trials", "each", "plan"),
+    [(8, 10**5, (8, 1)), (200, 10**5, (50, 2)), (2, HEAVY, (1, 2)), (200, HEAVY, (25, 2)), (1, HEAVY, (1, 1))],
+)
+def test_light_trials_stay_together_and_heavy_ones_spread(trials: int, each: int, plan: tuple[int, int]) -> None:
+    assert chunks.cpu_plan(trials, 2, None, lambda: each) == plan
+
+
 def test_a_given_chunk_is_not_measured() -> None:
     attack = Room(1000)
-    chunks.run(attack, TRIALS, Compute(chunk=4), lambda sharers: pytest.fail("measured"))
+    chunks.run(attack, TRIALS, Compute(chunk=4), lambda: pytest.fail("measured"))
     assert attack.asked == [4, 4, 2]
 
 
@@ -102,7 +106,7 @@ def test_an_error_in_one_thread_is_raised_and_the_threads_are_given_back() -> No
         return trials
 
     with pytest.raises(KeyError, match="broken"):
-        chunks.run(fails, TRIALS, Compute(), lambda sharers: 1000)
+        chunks.run(fails, TRIALS, Compute(), lambda: HEAVY)
     assert torch.get_num_threads() == 2
 
 
@@ -116,9 +120,9 @@ def free(monkeypatch: pytest.MonkeyPatch):
     return give
 
 
-def fit(numbers: int, trials: int = 1, sharers: int = 1) -> int:
+def fit(numbers: int, sharers: int = 1) -> int:
     one = torch.zeros(numbers)
-    return memory.trials_that_fit(lambda: one + 1, trials, "cpu", sharers)
+    return memory.trials_that_fit(memory.bytes_of(lambda: one + 1, "cpu"), "cpu", sharers)
 
 
 def test_more_memory_fits_more_trials_and_larger_trials_fit_fewer(free) -> None:
@@ -134,7 +138,6 @@ def test_more_memory_fits_more_trials_and_larger_trials_fit_fewer(free) -> None:
 def test_the_count_by_hand(free) -> None:
     free(8000)
     assert fit(10) == 8000 * memory.SHARE // 40
-    assert fit(10, trials=2) == 2 * fit(10)  # the same evaluation holds two trials
     assert fit(10, sharers=4) == fit(10) // 4
 
 

@@ -10,29 +10,42 @@ from typing import TypeVar
 
 import torch
 
+from gradveil.attacks.inversion.memory import trials_that_fit
 from gradveil.compute import Compute
 
 Part = TypeVar("Part")
 Trials = list[tuple[int, int]]
 
-ON_A_CORE = 32  # trials at once: more no longer fit the cache
-ON_A_GPU = 1024  # more at once gains nothing: the arithmetic is the limit by then
+ON_A_GPU = 1024  # trials at once: more gains nothing, the arithmetic is the limit by then
+ON_A_CORE = 64  # more no longer fit the cache
+HEAVY = 20_000_000  # bytes of a trial above which a core is busy with few of them, and the cache sooner full
 
 
-def run(
-    attack: Callable[[Trials], Part], trials: Trials, compute: Compute, measure: Callable[[int], int]
-) -> list[Part]:
-    """All trials, in order. A CPU runs as many chunks side by side as torch has threads, each on one core: small
-    products gain nothing from two threads, two chunks gain twofold. `measure` tells how many fit the memory if so
-    many share it."""
+def run(attack: Callable[[Trials], Part], trials: Trials, compute: Compute, footprint: Callable[[], int]) -> list[Part]:
+    """All trials, in order. `footprint` measures the bytes of one trial."""
     if compute.device.startswith("cuda"):
-        return one_after_the_other(attack, trials, compute.chunk or min(ON_A_GPU, measure(1)))
-    cores = torch.get_num_threads()
-    size = compute.chunk or even(len(trials), min(ON_A_CORE, measure(cores)), cores)
+        size = compute.chunk or min(ON_A_GPU, trials_that_fit(footprint(), compute.device))
+        return one_after_the_other(attack, trials, size)
+    size, cores = cpu_plan(len(trials), torch.get_num_threads(), compute.chunk, footprint)
     pieces = [trials[i : i + size] for i in range(0, len(trials), size)]
     if cores == 1 or len(pieces) == 1:
         return one_after_the_other(attack, trials, size)
     return side_by_side(attack, pieces, cores)
+
+
+def cpu_plan(trials: int, cores: int, chunk: int | None, footprint: Callable[[], int]) -> tuple[int, int]:
+    """Trials in a chunk, and chunks side by side, each on one core: two chunks gain twofold where two threads in one
+    product gain little. Light trials stay together, since Python itself runs on one core at a time.
+
+    >>> cpu_plan(40, 2, None, lambda: 10**6), cpu_plan(80, 2, None, lambda: 10**6), cpu_plan(8, 2, None, lambda: 10**8)
+    ((40, 1), (40, 2), (4, 2))
+    """
+    if chunk is not None:
+        return chunk, cores
+    each = footprint()
+    most, fewest = (ON_A_CORE // 2, 1) if each > HEAVY else (ON_A_CORE, ON_A_CORE // 2)
+    cores = max(1, min(cores, trials // fewest))
+    return even(trials, min(most, trials_that_fit(each, "cpu", cores)), cores), cores
 
 
 def even(trials: int, most: int, cores: int) -> int:

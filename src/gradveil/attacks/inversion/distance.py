@@ -81,6 +81,22 @@ class L2:
     def size(self, squares: list[Tensor]) -> Tensor:
         return torch.stack([s.mean() if self.per_tensor else s.sum() for s in squares]).sum()
 
+    def with_slopes(self, dummy: Update, seen: Update) -> tuple[Tensor, dict[str, Tensor]]:
+        """Value and slopes of many trials, written out: the general way costs twice the time on small models."""
+        names = matched(list(seen), self.only, self.without)
+        apart = {n: dummy[n] - seen[n] for n in names}
+        scale = self.summed(seen, names).clamp_min(torch.finfo(seen[names[0]].dtype).tiny) if self.relative else None
+        value = self.summed(apart, names)
+        slopes = {}
+        for n, a in apart.items():
+            share = 2 / a[0].numel() if self.per_tensor else 2.0
+            slopes[n] = share * a if scale is None else a * (share / scale).view(-1, *[1] * (a.dim() - 1))
+        return value if scale is None else value / scale, slopes
+
+    def summed(self, tensors: Update, names: list[str]) -> Tensor:
+        squares = [tensors[n].square().flatten(1) for n in names]
+        return torch.stack([s.mean(1) if self.per_tensor else s.sum(1) for s in squares]).sum(0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class L1:

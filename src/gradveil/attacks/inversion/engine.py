@@ -17,7 +17,7 @@ from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop
 from gradveil.attacks.inversion.distance import Distance
 from gradveil.attacks.inversion.finish import clamp
 from gradveil.attacks.inversion.labels import given_or_idlg
-from gradveil.attacks.inversion.memory import trials_that_fit
+from gradveil.attacks.inversion.memory import bytes_of
 from gradveil.attacks.inversion.optimizer import Optimizer
 from gradveil.attacks.inversion.prior import Prior
 from gradveil.attacks.inversion.selection import Selection, by_objective
@@ -58,15 +58,16 @@ class Inversion(Attack):
         with compute.active():
             backend = choose(seen, self.distance, compute.backend)
             prepare = partial(self.prepare, seen, seed, backend)
-            fit = partial(self.trials_that_fit, prepare, trials[:2], compute)
+            footprint = partial(self.footprint, prepare, trials[:2], compute)
             graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
             stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
-            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, fit)
+            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint)
         return self.best_restarts(seen, parts, backend)
 
-    def trials_that_fit(self, prepare: Prepare, few: Trials, compute: Compute, sharers: int) -> int:
+    def footprint(self, prepare: Prepare, few: Trials, compute: Compute) -> int:
+        """Bytes that one evaluation takes for a trial."""
         descent, start = prepare(few)
-        return trials_that_fit(lambda: descent.objective(start), len(few), compute.device, sharers)
+        return bytes_of(lambda: descent.objective(start), compute.device) // len(few)
 
     def attack(self, descent: Descent, start: Latent, stepper: Stepper) -> Outcome:
         """One chunk of trials, from start to end."""

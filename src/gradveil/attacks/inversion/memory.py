@@ -1,4 +1,4 @@
-"""How much memory one trial takes, measured, and how many trials fit."""
+"""How much memory a trial takes, measured, and how many trials fit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SHARE = 0.5  # of what is free: a graph's own pool and the allocator's gaps take the rest
 
 
-def trials_that_fit(evaluate: Callable[[], Any], trials: int, device: str, sharers: int = 1) -> int:
-    """How many trials may run at once if `evaluate`, one evaluation of `trials` of them, takes what it takes."""
-    if device.startswith("cuda"):
-        used, free = gpu_bytes(evaluate), torch.cuda.mem_get_info()[0]
-    else:
-        used, free = cpu_bytes(evaluate), free_cpu_bytes() // sharers
-    return max(1, int(SHARE * free * trials / max(used, 1)))
+def bytes_of(evaluate: Callable[[], Any], device: str) -> int:
+    """What one evaluation takes."""
+    return gpu_bytes(evaluate) if device.startswith("cuda") else cpu_bytes(evaluate)
+
+
+def trials_that_fit(each: int, device: str, sharers: int = 1) -> int:
+    """How many trials of so many bytes may run at once on each of the sharers."""
+    free = torch.cuda.mem_get_info()[0] if device.startswith("cuda") else free_cpu_bytes()
+    return max(1, int(SHARE * free / sharers / max(each, 1)))
 
 
 def free_cpu_bytes() -> int:

@@ -40,7 +40,8 @@ class Sweep:
         for node in self.program.nodes:
             if isinstance(node.rule, Weighted) or any(name in self.after_weights for name in node.inputs):
                 self.after_weights.add(node.name)
-        self.by_products = hasattr(one.distance, "of_products") and surrogate_is_plain(one)
+        self.plain = surrogate_is_plain(one)
+        self.by_products = hasattr(one.distance, "of_products") and self.plain
         names = list(seen.update)
         if self.by_products:
             d: Any = one.distance
@@ -106,12 +107,20 @@ class Sweep:
             if delta is not None:
                 found, sent = rule.gradients(caches[node.name], delta), self.one.seen.update
                 gradients |= {n: rule.unpack(n, g).reshape(sent[n].shape) for n, g in found.items() if n in sent}
-        step = torch.func.vmap(torch.func.grad_and_value(self.distance_of))
-        slopes, value = step(gradients, dict(self.one.seen.update))
+        value, slopes = self.slopes_of(gradients)
         moves: dict[str, Any] = {}
         for _, rule in self.weighted:
             moves |= {n: rule.move(n, rule.pack(n, slopes[n])) for n in rule.names if n in slopes}
         return value, moves
+
+    def slopes_of(self, gradients: Update) -> tuple[Tensor, Mapping[str, Tensor]]:
+        """The distance of each trial and its slopes by the gradients."""
+        seen, rate = self.one.seen.update, self.one.seen.training.rate
+        if self.plain and rate == 1.0 and hasattr(self.one.distance, "with_slopes"):
+            distance: Any = self.one.distance
+            return distance.with_slopes(gradients, seen)
+        slopes, value = torch.func.vmap(torch.func.grad_and_value(self.distance_of))(gradients, dict(seen))
+        return value, slopes
 
     def distance_of(self, gradient: Update, update: Update) -> Tensor:
         defense = surrogate(self.one, update)
