@@ -133,6 +133,24 @@ def test_any_chunk_gives_the_same_result(name: str, chunk: int) -> None:
 
 
 @each_attack
+def test_any_order_gives_the_same_result(name: str) -> None:
+    seen, order = seen_in(easy_scene(name)), [2, 0, 1]
+    shuffled = attacked(name, seen.take(order))
+    assert (shuffled.images - attacked(name, seen).images[order]).abs().max() < 1e-9
+
+
+@each_attack
+@pytest.mark.parametrize("backend", ["vmap", "sweep"])
+def test_any_back_end_goes_the_same_way(name: str, backend: Any) -> None:
+    """Thirty steps here; fifty, with more models, in test_backends."""
+    seen = seen_in(easy_scene(name))
+    expected = attacked(name, seen, replace(DOUBLE, backend="loop"))
+    got = attacked(name, seen, replace(DOUBLE, backend=backend))
+    assert got.backend in (backend, "closed form")
+    assert (got.images - expected.images).abs().max() < 1e-9
+
+
+@each_attack
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("examples", [1, 2])
 def test_a_reconstruction_has_the_shape_dtype_and_range_of_pictures(name: str, dtype, examples: int) -> None:
