@@ -82,7 +82,7 @@ def local_steps(
             direction = {name: g + training.weight_decay * here[name] for name, g in direction.items()}
         if training.momentum:
             direction = velocity = _scaled_sum(velocity, training.momentum, direction)
-        # accumulate rather than subtract: w0 - (w0 - g) loses 7e-7, which closed-form attacks would see
+        # accumulate rather than subtract: w0 - (w0 - g) loses digits that closed-form attacks would see
         update = _add(update, training.rate, direction)
         yield Step(here, batch, update)
 

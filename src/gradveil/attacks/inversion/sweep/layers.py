@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,7 +16,7 @@ from gradveil.attacks.inversion.sweep.rule import Deltas, Dots, Rule
 Moves = Mapping[str, Any]  # parameter name -> the direction it moves in; absent: it does not move
 
 
-class Weighted(Rule):
+class Weighted(Rule, ABC):
     """A layer with `weight` and `bias`, either of which may be missing.
 
     `pack` brings a stack of parameters into the layout in which the rule works, `unpack` back; `moved` is the
@@ -42,18 +43,18 @@ class Weighted(Rule):
         """A direction given as packed numbers."""
         return Formed(packed, by_columns=False)
 
-    def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
-        raise NotImplementedError
+    @abstractmethod
+    def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]: ...
 
     def products(self, cache: Any, delta: Tensor, targets: Mapping[str, Tensor]) -> dict[str, Products]:
         found = self.gradients(cache, delta)
         return {name: FormedProducts(found[name], target, False) for name, target in targets.items()}
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
-        raise NotImplementedError
+    @abstractmethod
+    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None: ...
 
-    def adjoint_of(self, cache: Any, delta: Tensor, mu: Tensor, moves: Moves) -> Deltas:
-        raise NotImplementedError
+    @abstractmethod
+    def adjoint_of(self, cache: Any, delta: Tensor, mu: Tensor, moves: Moves) -> Deltas: ...
 
 
 class MatrixLayer(Weighted):
@@ -61,14 +62,14 @@ class MatrixLayer(Weighted):
 
     by_columns = False
 
-    def rows(self, cache: Any) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def rows(self, cache: Any) -> Tensor: ...
 
-    def signals(self, out: Tensor) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def signals(self, out: Tensor) -> Tensor: ...
 
-    def from_signals(self, signals: Tensor, shape: tuple[int, ...]) -> Tensor:
-        raise NotImplementedError
+    @abstractmethod
+    def from_signals(self, signals: Tensor, shape: tuple[int, ...]) -> Tensor: ...
 
     def move(self, name: str, packed: Tensor) -> Any:
         return Formed(packed, self.by_columns)
