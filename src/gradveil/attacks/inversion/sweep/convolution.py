@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.inversion.sweep.layers import MatrixLayer, Moves, Weighted
-from gradveil.attacks.inversion.sweep.matrix import Direction, Formed, FormedProducts, Products, times
+from gradveil.attacks.inversion.sweep.matrix import Direction, Formed, FormedProducts, Products, ghost_is_cheaper, times
 from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry, Layout
 from gradveil.attacks.inversion.sweep.rule import Deltas, Dots
 
@@ -27,8 +27,9 @@ def convolution_rule(layer: nn.Conv2d, name: str, trials: int, shape: torch.Size
         return kind(layer, name, trials, geometry, ChannelsLast())
     rows = geometry.size(shape[2], shape[3])[0] * geometry.size(shape[2], shape[3])[1] * (shape[0] // trials)
     wide, high = layer.weight[0].numel(), layer.weight.shape[0]
-    ghostly = 2 * rows * (wide + high) < wide * high
-    if rows * wide * high >= FILLS_A_CORE and not ghostly:
+    if ghost_is_cheaper(rows, wide, high):
+        return RowConv(layer, name, trials, geometry, ChannelsLast())
+    if rows * wide * high >= FILLS_A_CORE:
         return DirectConv(layer, name, trials, geometry)
     return RowConv(layer, name, trials, geometry, ChannelsFirst())
 

@@ -134,9 +134,13 @@ class GhostProducts:
 Products = FormedProducts | GhostProducts
 
 
+def ghost_is_cheaper(rows: int, inputs: int, outputs: int) -> bool:
+    """Four products of rows with rows, against forming the gradient."""
+    return 2 * rows * (inputs + outputs) < inputs * outputs
+
+
 def products(rows: Tensor, signals: Tensor, target: Tensor, by_columns: bool) -> Products:
     """Whichever way costs less."""
-    count, wide, high = rows.shape[1], rows.shape[2], signals.shape[2]
-    if 2 * count * (wide + high) < wide * high:
+    if ghost_is_cheaper(rows.shape[1], rows.shape[2], signals.shape[2]):
         return GhostProducts.of(rows, signals, target, by_columns)
     return FormedProducts(times(rows.mT, signals, by_columns), target, by_columns)
