@@ -4,7 +4,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: env demo test test-slow check bench
+.PHONY: env demo test test-slow check bench fuzz
 
 env: .venv/ready
 
@@ -28,3 +28,8 @@ check: env
 
 bench: env
 	$(BIN)/gradveil bench engine
+
+fuzz: env
+	$(BIN)/python fuzz/fuzz_config.py --count 100000
+	$(BIN)/python fuzz/fuzz_journal.py --count 100000
+	$(BIN)/python fuzz/fuzz_names.py --count 1000000 --seconds 120

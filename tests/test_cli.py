@@ -6,13 +6,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from gradveil import audit as audit_module
 from gradveil import journal
+from gradveil import runner as runner_module
 from gradveil.attacks import ATTACKS
 from gradveil.cli import main
 from gradveil.data import DATASETS
@@ -98,33 +99,41 @@ def test_an_audit_from_options_to_report(tmp_path: Path, capsys: pytest.CaptureF
     out, err = capsys.readouterr()
     lines = out.splitlines()
     assert lines[0].split()[:2] == ["defense", "attack"]
-    assert len(lines) == 1 + 3 + 1
+    assert [line.split()[0] for line in lines[1:4]] == ["none", "prune", "prune"]
+    assert lines[4] == "positive control: without a defense these attacks recover 2 of 2 pictures"
+    assert lines[5].startswith("none: leaks. 2 of 2 pictures leaked")
+    assert lines[7].startswith("verdict: leaks, under linear (closed form, no search); an honest-but-curious server; labels known")
     assert lines[-1] == "report: run/report.html"
     assert (tmp_path / "run/report.html").exists()
-    assert "[1/3] none / linear / unaware: 2 trials" in err
+    assert "[1/3] digits-mlp-b1 / none / linear / unaware: 2 trials" in err
     found = journal.read(tmp_path / "run/journal.jsonl")
-    assert [r.status for r in found] == ["ok"] * 6
-    assert min(r.scores["psnr"] for r in found if r.defense == "none") > 60  # one picture per client: exact
+    assert Counter(r.control for r in found) == {"": 6, "another": 2, "prior": 2}
+    assert {r.status for r in found} == {"ok"}
+    exact = [r.scores["psnr"] for r in found if r.defense == "none" and not r.control]
+    assert min(exact) > 60  # one picture per client
     for path in (tmp_path / "run").rglob("*"):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
 
-def test_json_is_all_there_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_is_all_there_is_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert code("audit", *TINY, "--defense", "none", "--out", "run", "--json") == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["report"] == "run/report.html"
     (cell,) = summary["cells"]
     assert (cell["attempted"], cell["failed"], cell["attacker"]) == (2, 0, "unaware")
     psnr = cell["metrics"]["psnr"]
-    assert psnr["min"] <= psnr["median"] <= psnr["max"]
+    assert psnr["low"] <= psnr["mean"] <= psnr["high"] <= psnr["worst"]
+    assert summary["verdict"] == "leaks"
+    assert summary["cells"] == json.loads((tmp_path / "run/verdict.json").read_text())["cells"]
 
 
 def test_what_failed_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
     lenet = ["--data", "digits", "--model", "lenet", "--images", "2", "--attack", "linear", "--metric", "psnr"]
     assert code("audit", *lenet, "--defense", "none", "--out", "run") == 0  # a convolution comes first: nothing to read
     lines = capsys.readouterr().out.splitlines()
-    assert lines[1].split()[3:6] == ["2", "2", "-"]
-    assert lines[2].startswith("2 trials failed: NotApplicableError: ")
+    assert lines[1].split()[3:6] == ["2", "2", "0"]
+    assert lines[2].startswith("4 trials failed: NotApplicableError: ")  # its control among them
+    assert lines[4].startswith("none: inconclusive. The positive control failed")
 
 
 def test_quiet_is_quiet_and_the_folder_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -165,7 +174,7 @@ def test_interrupted_keeps_what_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = ["audit", *TINY, "--defense", "none", "--defense", "prune", "--out", "run"]
-    whole, calls = audit_module.run_cell, []
+    whole, calls = runner_module.run_cell, []
 
     def interrupted(*arguments):
         calls.append(arguments)
@@ -173,14 +182,14 @@ def test_interrupted_keeps_what_is_finished(
             raise KeyboardInterrupt
         return whole(*arguments)
 
-    monkeypatch.setattr(audit_module, "run_cell", interrupted)
+    monkeypatch.setattr(runner_module, "run_cell", interrupted)
     assert code(*command) == 130
-    assert "2 trials are kept, go on with --out run" in capsys.readouterr().err
-    assert len(journal.read(tmp_path / "run/journal.jsonl")) == 2
+    assert "4 trials are kept, go on with --out run" in capsys.readouterr().err
+    assert len(journal.read(tmp_path / "run/journal.jsonl")) == 4
     monkeypatch.undo()
     monkeypatch.chdir(tmp_path)
     assert code(*command) == 0
-    assert len(journal.read(tmp_path / "run/journal.jsonl")) == 6
+    assert len(journal.read(tmp_path / "run/journal.jsonl")) == 10
 
 
 BAD = {
@@ -218,10 +227,18 @@ BAD = {
     "audit --device cuda:99": "--device: cuda:99 is not here",
     "audit --precision float23": "--precision: unknown name 'float23', did you mean 'float32'?",
     "audit --backend sweeep": "--backend: unknown name 'sweeep', did you mean 'sweep'?",
+    "audit --also batchsize=1": "--also: batchsize: unknown key, did you mean 'batch_size'?",
+    "audit --also batch_size=0": "--also: batch_size: must be at least 1",
+    "audit --also labels=known,guessed": "--also: labels: unknown name 'guessed'",
+    "audit --workers -1": "--workers: must be between 0 and 256, got -1",
+    "audit --claim 1": "--claim: must be a share between 0 and 1",
     "audit --chunk 0": "--chunk: must be at least 1, got 0",
     "audit --data digits --out file": "file: not a folder",
     "audit --data digits --out file/run": "file/run: cannot be made",
     "audit one.toml two.toml": "two.toml",
+    "verify nowhere": "nowhere",
+    "table nowhere": "nowhere",
+    "reproduce-cell nowhere --trial x": "nowhere",
     "report nowhere": "nowhere: no such folder",
     "report .": "no finished trial",
     "list attack": "list: unknown name 'attack', did you mean 'attacks'?",

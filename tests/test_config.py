@@ -33,6 +33,7 @@ local_steps = 3
 local_rate = 1
 batchnorm = "batch"
 labels = "inferred"
+attacker = "curious"
 
 [scenario.data_options]
 size = 8
@@ -284,3 +285,35 @@ def test_every_attack_of_the_catalogue_can_be_configured_and_written_back() -> N
     for name in ATTACKS:
         config = resolve(AuditConfig(attack={name: Choice(name=name)}))
         assert from_tables(tomllib.loads(dumps(config))) == config
+
+
+def test_a_file_must_say_who_attacks(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(FULL.replace('attacker = "curious"\n', ""))
+    with pytest.raises(ConfigError, match=r"a\.toml: scenario\.attacker: is not stated, write attacker = "):
+        load(tmp_path / "a.toml")
+
+
+def test_what_was_said_is_told_from_what_was_assumed() -> None:
+    config = from_tables({"seed": 1, "scenario": {"images": 2}, "attack": {"linear": {}}})
+    assert config.declared == ("seed", "scenario.images", "attack")
+
+
+def test_variations_change_one_key_each_and_keep_the_pictures() -> None:
+    raw = {
+        "scenario": {"data": "digits", "model": "mlp", "images": 2},
+        "also": {"batch_size": [1, 3], "labels": ["inferred"]},
+    }
+    audit = build(from_tables(raw | {"metrics": ["psnr"], "attack": {"linear": {}}}))
+    plain = build(from_tables({k: v for k, v in raw.items() if k != "also"} | {"metrics": ["psnr"]}))
+    larger, blind = audit.also
+    assert torch.equal(audit.scenario.private.images, plain.scenario.private.images)
+    assert larger.private.images.shape[:2] == (2, 3)
+    assert torch.equal(larger.private.images.flatten(0, 1)[:2], plain.scenario.private.images.flatten(0, 1))
+    assert not blind.threat.knows_labels
+    assert len({s.name for s in (audit.scenario, *audit.also)}) == 3
+
+
+def test_a_quick_budget_leaves_the_convergence_check_out() -> None:
+    assert from_tables({}).convergence
+    assert not from_tables({"budget": "quick"}).convergence
+    assert from_tables({"budget": "quick", "convergence": True}).convergence

@@ -86,6 +86,7 @@ def audit(
     clients: int = 3,
     examples: int = 1,
     seed: int = 0,
+    controls: bool = False,
     **changes,
 ) -> Audit:
     gallery = pictures(10, 1)
@@ -96,4 +97,5 @@ def audit(
         metrics=(METRICS["psnr"](), METRICS["retrieval"](gallery=gallery)),
         gallery=gallery,
         seed=seed,
+        controls=controls,
     )

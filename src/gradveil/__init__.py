@@ -1,10 +1,9 @@
 """gradveil: what can be reconstructed from a federated-learning update, and what to deploy against it.
 
-    from gradveil import build, load, run, write_report
+    from gradveil import build, conclude, load, run
 
-    audit = build(load("audit.toml"))
-    run(audit, "runs/mine")
-    write_report("runs/mine")
+    run(build(load("audit.toml")), "runs/mine")
+    print(conclude("runs/mine").word)
 
 Names are imported when they are first used: `import gradveil` alone does not import torch.
 """
@@ -30,10 +29,14 @@ _HOME = {
     "Seed": "seeds",
     "ThreatModel": "scenario",
     "Truth": "server",
+    "Verdict": "verdict",
     "build": "config",
+    "conclude": "conclusion",
+    "judge": "verdict",
     "load": "config",
     "local_update": "client",
     "observe": "server",
+    "read_run": "results",
     "run": "audit",
     "write_report": "report.build",
 }

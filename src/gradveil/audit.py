@@ -6,11 +6,12 @@ import copy
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradveil import toml
 from gradveil.attacks.base import Attack
@@ -20,12 +21,13 @@ from gradveil.errors import ConfigError
 from gradveil.folder import RunFolder, private_files
 from gradveil.journal import Journal
 from gradveil.metrics import Metric
-from gradveil.progress import Progress, Silent, listening
-from gradveil.provenance import provenance
-from gradveil.record import Attacker
+from gradveil.plan import UNDEFENDED, Cell, Grid, clients_of, diagnostic
+from gradveil.progress import Progress, Silent
+from gradveil.provenance import hash_models, provenance
+from gradveil.runner import Runner
 from gradveil.scenario import Scenario
 from gradveil.seeds import Seed
-from gradveil.trial import Cell, Judge, Trial, run_cell
+from gradveil.trial import Judge
 from gradveil.types import Batch
 
 PLAIN = Compute()
@@ -41,7 +43,12 @@ class Audit:
     metrics: tuple[Metric, ...]
     seed: int = 0
     gallery: Tensor | None = None
+    also: tuple[Scenario, ...] = ()  # the same with one thing changed
+    early: nn.Module | None = None  # the model before training, for the positive control
+    controls: bool = True  # without them no verdict is possible
+    convergence: bool = False  # whether every attack is also given twice its steps
     settings: Mapping[str, Any] = field(default_factory=dict)
+    declared: tuple[str, ...] = ()  # settings that the user stated; the rest is assumed
 
     def described(self) -> dict[str, Any]:
         """The settings; those of an audit that was built by hand are read off its parts."""
@@ -83,95 +90,102 @@ def _value(method: Defense | Attack) -> dict[str, str]:
 
 def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Progress | None = None) -> None:
     """Run what is missing of the audit in `folder`. Nothing is written before all that can be checked is checked."""
-    check(audit)
-    progress = progress or Silent()
+    check(audit, compute)
     config, home = toml.dump(audit.described()), RunFolder(Path(folder))
-    origin = provenance(audit.scenario, audit.gallery, config, audit.seed, compute)
+    shard = home.stored().get("shard", compute.shard)
+    groups = list(shards(audit, compute, shard))
+    origin = origin_of(audit, compute) | {
+        "shard": shard,
+        "trials": sum(len(cell.keys) for group in groups for cell in group),
+        "scenarios": roles(audit, compute, shard),
+        "declared": list(audit.declared),
+    }
     home.check(config, origin)
-    with private_files():
+    with private_files(), home.told_if_full():
         home.create()
         with Journal(home.journal) as journal, compute.active():
             home.prepare(config, origin)
-            _run_cells(audit, home, journal, compute, progress)
+            Runner(home, journal, judge_of(audit), compute, progress or Silent()).run(groups)
         home.finish()
 
 
-def check(audit: Audit) -> None:
+def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
+    """Where the audit comes from: what a run is refused by if it changes, and what it is computed again by."""
+    models = {s.name: s.model for s in (audit.scenario, *audit.also)} | {"early": audit.early or audit.scenario.model}
+    config = toml.dump(audit.described())
+    return provenance(audit.scenario, audit.gallery, config, audit.seed, compute, audit.also) | {
+        "model_sha256": hash_models(models),
+        "chunk": compute.chunk,
+        "threads": 1 if compute.workers else torch.get_num_threads(),
+    }
+
+
+def check(audit: Audit, compute: Compute = PLAIN) -> None:
     """What would fail every trial of an attack, or every score, is bad input: better said before the run."""
     for kind, parts in (("defense", audit.defenses), ("attack", audit.attacks), ("metrics", audit.metrics)):
         if not parts:
             raise ConfigError(f"{kind}: none is given, give at least one")
+    if type(audit.defenses.get(UNDEFENDED, Defense())) is not Defense:
+        raise ConfigError(f"defense.{UNDEFENDED}: is the label of the undefended model, choose another label")
+    if compute.workers and compute.device != "cpu":
+        raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
+    if compute.limit is not None and not compute.workers:
+        raise ConfigError("--limit: only a process of its own can be ended, use --workers 1 or more")
     for label, attack in audit.attacks.items():
         if attack.plants and not audit.scenario.threat.may_plant:
             raise ConfigError(
                 f"attack.{label}: changes the model, which a curious attacker cannot, use --attacker malicious"
             )
-    if not audit.scenario.private.images.isfinite().all():
-        raise ConfigError(f"scenario {audit.scenario.name}: a private picture has pixels that are not finite")
+    for scenario in (audit.scenario, *audit.also):
+        if not scenario.private.images.isfinite().all():
+            raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
     first = audit.scenario.private.images[:1, :1].float().cpu()
     for metric in audit.metrics:
         metric.score(first, first)
 
 
-def cells(audit: Audit, compute: Compute) -> Iterator[Cell]:
-    """The cross product. Every defense meets an attacker who does not know it and one who does."""
-    scenario = _placed(audit.scenario, compute)
-    for label, defense in audit.defenses.items():
-        attackers: tuple[Attacker, ...] = ("unaware",) if type(defense) is Defense else ("unaware", "adaptive")
-        for attack in audit.attacks:
-            for attacker in attackers:
-                threat = replace(scenario.threat, knows_defense=attacker == "adaptive")
-                yield Cell(
-                    scenario=replace(scenario, threat=threat),
-                    defense=label,
-                    attack=attack,
-                    attacker=attacker,
-                    seed=Seed(audit.seed),
-                    compute=compute,
-                )
+def shards(audit: Audit, compute: Compute, size: int) -> Iterator[list[Cell]]:
+    """What is run at once. Attackers on the same updates come together: one may only repeat the other."""
+    for group in plan(audit, compute, size):
+        yield from (list(together) for together in zip(*(cell.shards(size) for cell in group), strict=True))
 
 
-def _run_cells(audit: Audit, home: RunFolder, journal: Journal, compute: Compute, progress: Progress) -> None:
-    done = {record.key for record in journal.records}
-    missing = [cell for whole in cells(audit, compute) if (cell := _missing(whole, done)) is not None]
-    judge = Judge(audit.metrics, _blank(audit))
-    progress.begin(len(missing))
-    last: tuple[Cell, list[Trial]] | None = None
-    try:
-        for cell in missing:
-            progress.start(cell.name, len(cell.scenario.names))
-            defense, attack = audit.defenses[cell.defense], audit.attacks[cell.attack]
-            if last is not None and cell.repeats(last[0], defense, attack):
-                trials = [trial.told_again(cell) for trial in last[1]]
-            else:
-                with listening(progress.step):
-                    trials = run_cell(cell, defense, attack, judge)
-            last = cell, trials
-            _keep(trials, home, journal, progress, done)
-    finally:
-        progress.end()
+def plan(audit: Audit, compute: Compute, size: int | None = None) -> Iterator[list[Cell]]:
+    """The audited cells, then the controls."""
+    parts = {"defenses": audit.defenses, "attacks": audit.attacks, "compare": audit.controls}
+    grid = Grid(seed=Seed(audit.seed), compute=compute, **parts)
+    audited = [_placed(scenario, compute) for scenario in (audit.scenario, *audit.also)]
+    yield from chain.from_iterable(map(grid.cells, audited))
+    if not audit.controls:
+        return
+    if (easiest := positive_control(audit, compute, size)) is not None:
+        yield from grid.undefended(easiest)
+        yield from grid.controls(easiest, ("prior",))
+    yield from grid.controls(audited[0], ("prior", "random", "doubled") if audit.convergence else ("prior", "random"))
+    for scenario in audited[1:]:
+        yield from grid.controls(scenario, ("prior",))
 
 
-def _keep(trials: list[Trial], home: RunFolder, journal: Journal, progress: Progress, done: set[str]) -> None:
-    for trial in trials:
-        if trial.pictures:  # before the records, so that no record names a file that is not there
-            home.save_pictures(trial.file, trial.pictures)
-        for record in trial.records:
-            if record.key not in done:
-                journal.append(record)
-    records = [record for trial in trials for record in trial.records]
-    progress.done(len(records), sum(record.status == "failed" for record in records))
-
-
-def _missing(cell: Cell, done: set[str]) -> Cell | None:
-    """The cell with only those clients of which a record is missing; None if there are none."""
-    scenario = cell.scenario
-    examples = range(scenario.private.images.shape[1])
-    todo = [i for i, name in enumerate(scenario.names) if any(cell.key(name, e) not in done for e in examples)]
-    if not todo:
+def positive_control(audit: Audit, compute: Compute, size: int | None = None) -> Scenario | None:
+    """Where these attacks must succeed to be believed, one shard; None if the audit itself goes there."""
+    undefended = any(type(defense) is Defense for defense in audit.defenses.values())
+    if undefended and any(s.regime == "diagnostic" for s in (audit.scenario, *audit.also)):
         return None
-    private = Batch(scenario.private.images[todo], scenario.private.labels[todo])
-    return replace(cell, scenario=replace(scenario, private=private, names=tuple(scenario.names[i] for i in todo)))
+    easiest = diagnostic(audit.scenario, early=audit.early is not None)
+    if audit.early is not None:
+        easiest = replace(easiest, model=audit.early)
+    return _placed(clients_of(easiest, slice(size or compute.shard)), compute)
+
+
+def roles(audit: Audit, compute: Compute, size: int | None = None) -> dict[str, dict[str, Any]]:
+    """Every scenario by its name: what it is there for, and what a verdict must know of it."""
+    found = {s.name: _role(s, "audited" if s is audit.scenario else "variation") for s in (audit.scenario, *audit.also)}
+    easiest = positive_control(audit, compute, size) if audit.controls else None
+    return found | ({easiest.name: _role(easiest, "control")} if easiest is not None else {})
+
+
+def _role(scenario: Scenario, role: str) -> dict[str, Any]:
+    return {"role": role, "regime": scenario.regime, "trained": scenario.trained, **_described(scenario)}
 
 
 def _placed(scenario: Scenario, compute: Compute) -> Scenario:
@@ -183,6 +197,10 @@ def _placed(scenario: Scenario, compute: Compute) -> Scenario:
     model = copy.deepcopy(scenario.model).to(compute.device, compute.dtype)
     public = None if scenario.public is None else move(scenario.public)
     return replace(scenario, model=model, private=move(scenario.private), public=public)
+
+
+def judge_of(audit: Audit) -> Judge:
+    return Judge(audit.metrics, _blank(audit))
 
 
 def _blank(audit: Audit) -> Tensor:

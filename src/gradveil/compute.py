@@ -11,6 +11,7 @@ import torch
 
 Backend = Literal["auto", "loop", "vmap", "sweep"]
 Precision = Literal["float32", "tf32", "float64"]
+ON_A_CPU, ON_A_GPU = 32, 256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,6 +26,13 @@ class Compute:
     backend: Backend = "auto"
     chunk: int | None = None
     graphs: bool = True  # capture the attack's step as a CUDA graph where the device has them
+    workers: int = 0  # processes, one thread each; 0: this process, with all of its threads
+    limit: float | None = None  # seconds that a shard may take in a worker before it counts as hanging
+
+    @property
+    def shard(self) -> int:
+        """Clients that are attacked at once and written when they are done: what a crash can cost."""
+        return ON_A_GPU if self.device.startswith("cuda") else ON_A_CPU
 
     @property
     def dtype(self) -> torch.dtype:

@@ -7,11 +7,25 @@ from difflib import get_close_matches
 
 
 class GradveilError(Exception):
-    """Bad input: the command line prints it as one line and exits with 2."""
+    """Bad input: the command line prints it as one line and exits with `exit_code`."""
+
+    exit_code = 2
 
 
 class ConfigError(GradveilError):
     """A file, option or name that cannot be used."""
+
+
+class LockedError(GradveilError):
+    """Another run is writing to the same folder."""
+
+    exit_code = 4
+
+
+class DiskError(GradveilError):
+    """The disk is full, or a limit on the size of files was reached; what was finished is kept."""
+
+    exit_code = 74
 
 
 class ThreatModelError(GradveilError):

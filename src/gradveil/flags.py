@@ -92,6 +92,118 @@ FLAGS: dict[str, Flag] = {
         ),
         do_this="Audit batches with distinct labels as well, or a batch size of 1, which bounds both cases.",
     ),
+    "no-diagnostic": Flag(
+        title="No diagnostic scenario",
+        raised_if="nothing was audited where an attack has it easiest: one picture per batch, one step, labels known.",
+        explanation=(
+            "What holds for the deployment as configured may hold only because the batch is large or the model is "
+            "trained. A client with one picture, or an early round, may leak where these did not."
+        ),
+        do_this="Audit the diagnostic case too: `--also batch_size=1`, with untrained weights and known labels.",
+    ),
+    "single-stage": Flag(
+        title="One stage of training only",
+        raised_if="every audited scenario uses the same weights.",
+        explanation=(
+            "Leakage changes in the course of training, and several defenses fail in the first rounds only. "
+            "One checkpoint says nothing about the others."
+        ),
+        do_this=(
+            "Audit checkpoints of the start, about 1 %, about 10 % and the end of training, for instance with "
+            "`--also weights=...`, and report the worst."
+        ),
+    ),
+    "single-batch-size": Flag(
+        title="One batch size only",
+        raised_if="every audited scenario has the same number of pictures per client.",
+        explanation="Smaller batches usually leak more, and the last batch of a client is often a small one.",
+        do_this="Add sizes, 1 among them: `--also batch_size=1,4`.",
+    ),
+    "single-local-steps": Flag(
+        title="One number of local steps only",
+        raised_if="every audited scenario takes the same number of local steps.",
+        explanation="One step (FedSGD) and several (FedAvg) leak differently; an attack can fit one and not the other.",
+        do_this="Add the other: `--also local_steps=1,5`.",
+    ),
+    "no-ablation": Flag(
+        title="What the attacker knows was not varied",
+        raised_if="labels and batch normalization were not both varied.",
+        explanation=(
+            "Known labels and fixed statistics make an attack easier. Without the other cases nobody can tell how much "
+            "of the result rests on them."
+        ),
+        do_this="Vary one at a time: `--also labels=known,inferred --also batchnorm=eval,batch`.",
+    ),
+    "small-gallery": Flag(
+        title="Small gallery",
+        raised_if="a reconstruction was compared with fewer than 1,000 pictures, or with none.",
+        explanation=(
+            "To be found among few is easier than among many, and chance alone finds more. Rates from galleries of "
+            "different sizes cannot be compared."
+        ),
+        do_this="Give data with at least 1,000 pictures besides the victims, of the same kind as theirs.",
+    ),
+    "few-pictures": Flag(
+        title="Few pictures",
+        raised_if="a verdict rests on fewer than 100 pictures.",
+        explanation=(
+            "Bounds of rates are exact for any number, but wide: 8 pictures of which none leaked still allow 31 %. "
+            "Bootstrap intervals of means are too narrow: at 95 % they were measured to cover 89 % with 8 values, "
+            "92 % with 16 and 94.5 % with 100."
+        ),
+        do_this="Audit more pictures: `--images 300` supports a claim of at most 1 %.",
+    ),
+    "convergence-not-checked": Flag(
+        title="Convergence was not checked",
+        raised_if="no attack was also run with twice its steps.",
+        explanation="An attack that was stopped early looks like a defense that holds.",
+        do_this="Leave `--convergence` on (a quick budget switches it off).",
+    ),
+    "not-converged": Flag(
+        title="Twice the steps changed the result",
+        raised_if=(
+            "with twice the steps an attack leaks more or fewer pictures by over half the width of the interval, or "
+            "its loss changes by 1 % or more."
+        ),
+        explanation="The attack had not reached its end, so what it shows is a lower bound on what leaks.",
+        do_this="Raise `steps` or choose `--budget thorough`, until doubling again changes nothing.",
+    ),
+    "adaptive-weaker": Flag(
+        title="Knowing the defense made the attack weaker",
+        raised_if="the attacker who knows a defense sees clearly less than the one who does not (95 % confidence).",
+        explanation=(
+            "Knowledge cannot hurt: who has it can ignore it. The adaptive attack against this defense is badly built "
+            "or badly tuned, and a better one may see more than anything shown here."
+        ),
+        do_this="Mend or tune the adaptive attack (its surrogate, its rate) before concluding anything.",
+    ),
+    "not-monotone": Flag(
+        title="More protection leaked more",
+        raised_if=(
+            "a stronger setting of a defense, a larger batch or less knowledge leaks clearly more than the weaker one, "
+            "beyond both intervals."
+        ),
+        explanation="This should not happen. The likely cause is an attack that fails at the weaker setting.",
+        do_this="Look at the weaker setting: more steps, more restarts, another attack.",
+    ),
+    "undefended-holds": Flag(
+        title="Nothing leaked without a defense",
+        raised_if="no picture of the undefended model leaked in an audited scenario.",
+        explanation=(
+            "Where the attacks see nothing without a defense, they cannot show what a defense is worth. That nothing "
+            "leaked with it is then no merit of the defense."
+        ),
+        do_this="Use stronger attacks or an easier scenario, until the undefended model leaks.",
+    ),
+    "control-identified": Flag(
+        title="A control was identified more often than chance",
+        raised_if="an attack that had not seen a picture's update identified it more often than guessing explains.",
+        explanation=(
+            "The attack knew something of these pictures before: its prior, the labels, or a gallery unlike them. "
+            "Such pictures are not counted as identified, yet the rate of the others may be flattered too."
+        ),
+        do_this="Choose a gallery of the same kind as the pictures, and look at the prior-only pictures in the report.",
+    ),
 }
 
 
@@ -99,8 +211,8 @@ def as_markdown() -> str:
     """The page `docs/flags.md`."""
     head = (
         "# Flags\n\n"
-        "A number comes with its doubt. A flag marks a trial whose score needs a second look; the report shows it "
-        "beside the number, and this page says what it means.\n"
+        "A number comes with its doubt. A flag marks a trial, or a whole run, that needs a second look; the report "
+        "shows it beside the number, and this page says what it means.\n"
     )
     return head + "".join(_section(name, flag) for name, flag in FLAGS.items())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import tomllib
@@ -13,11 +14,14 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from gradveil.errors import ConfigError
-from gradveil.provenance import HASHES, now
+from gradveil import journal
+from gradveil.errors import ConfigError, DiskError
+from gradveil.provenance import HASHES, now, sha256
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"
-DERIVED = ("report.html", "verdict.json")
+VERDICT, REPORT, SEAL = "verdict.json", "report.html", "seal.json"
+DERIVED = (VERDICT, REPORT, SEAL)
+FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
 TELLING = 3  # differences named in one line
 
 
@@ -34,11 +38,30 @@ def private_files() -> Iterator[None]:
 def write_whole(path: Path, content: bytes) -> None:
     """All of the file or none of it, whenever the power goes."""
     part = path.with_name(path.name + ".part")
-    with open(part, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with open(part, "wb", opener=_no_link) as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def _no_link(path: str, flags: int) -> int:
+    """A link that was planted under the name of a new file would lead the writing elsewhere."""
+    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+
+
+def sync_folder(folder: Path) -> None:
+    """A new name is on disk only when its folder is."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> list[str]:
@@ -55,6 +78,12 @@ def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str =
 
 def _said(value: Any) -> str:
     return "absent" if value is None else repr(value)
+
+
+def _checked(provenance: Mapping[str, Any]) -> bytes:
+    """As JSON, with a checksum of all that comes before it."""
+    check = sha256(json.dumps(provenance, sort_keys=True).encode())
+    return (json.dumps({**provenance, "check": check}, indent=2) + "\n").encode()
 
 
 class RunFolder:
@@ -75,18 +104,30 @@ class RunFolder:
             return
         self._check_contents()
         if (self.path / CONFIG).exists():
-            there = tomllib.loads((self.path / CONFIG).read_text())
-            self._refuse(differences(there, tomllib.loads(config)))
-        if stored := self._stored():
+            self._check_config(config)
+        if stored := self.stored():
             self._refuse([f"{name} is not the same" for name in HASHES if stored.get(name) != provenance[name]])
+
+    def _check_config(self, config: str) -> None:
+        path = self.path / CONFIG
+        content = path.read_bytes()
+        try:
+            there = tomllib.loads(content.decode())
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: cannot be read, {error}, restore the file") from error
+        self._refuse(differences(there, tomllib.loads(config)))
+        if content != config.encode():
+            raise ConfigError(f"{path}: changed since it was written, restore the file")
 
     def _check_contents(self) -> None:
         ours = {CONFIG, PROVENANCE, JOURNAL, IMAGES, *DERIVED}
         names = {p.name.removesuffix(".part") for p in self.path.iterdir() if not p.name.startswith(".")}
         strange = names - ours
-        headless = not (self.path / CONFIG).exists() and self.journal.exists() and self.journal.stat().st_size
-        if strange or headless:
+        begun = self.journal.exists() and self.journal.stat().st_size
+        if strange or (begun and not (self.path / CONFIG).exists()):
             raise ConfigError(f"{self.path}: exists and is not the folder of a run, choose another --out")
+        if begun and not (self.path / PROVENANCE).exists():
+            raise ConfigError(f"{self.path / PROVENANCE}: is missing, restore the file")
 
     def _refuse(self, differing: list[str]) -> None:
         if differing:
@@ -94,31 +135,61 @@ class RunFolder:
             told = "; ".join(differing[:TELLING]) + more
             raise ConfigError(f"{self.path}: holds another run ({told}), choose another --out")
 
-    def _stored(self) -> dict[str, Any]:
+    def stored(self) -> dict[str, Any]:
+        """The provenance that is there already, byte for byte as it was written."""
         path = self.path / PROVENANCE
-        return json.loads(path.read_bytes()) if path.exists() else {}
+        if not path.is_file():
+            return {}
+        content = path.read_bytes()
+        try:
+            found = json.loads(content)
+        except (ValueError, RecursionError) as error:
+            raise ConfigError(f"{path}: cannot be read, {error}, restore the file") from error
+        if not isinstance(found, dict):
+            raise ConfigError(f"{path}: expected a table of keys, restore the file")
+        older = not {"check", "shard"} & found.keys()  # a version that wrote neither
+        found.pop("check", None)
+        if not older and content != _checked(found):
+            raise ConfigError(f"{path}: changed since it was written, restore the file")
+        return found
+
+    @contextmanager
+    def told_if_full(self) -> Iterator[None]:
+        """A disk that is full or broken is no bug of ours and costs nothing that is finished: say so."""
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in FULL + BROKEN:
+                raise
+            kept, mend = len(journal.read(self.journal)), "make room" if error.errno in FULL else "mend the disk"
+            raise DiskError(
+                f"{self.path}: {error.strerror}, {kept} trials are kept, {mend} and give the same command again"
+            ) from error
 
     def create(self) -> None:
         try:
             (self.path / IMAGES).mkdir(parents=True, exist_ok=True)
         except OSError as error:
+            if error.errno in FULL:
+                raise
             raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another --out") from error
 
     def prepare(self, config: str, provenance: Mapping[str, Any]) -> None:
         """Write config and provenance; a run that goes on keeps its first provenance and notes the return."""
         if not (self.path / CONFIG).exists():
             write_whole(self.path / CONFIG, config.encode())
-        stored = self._stored()
+        stored = self.stored()
+        (self.path / SEAL).unlink(missing_ok=True)  # what it says is about to change
         if stored:
             again = {key: provenance[key] for key in ("command", "device", "precision", "gradveil", "torch", "started")}
             provenance = {**stored, "finished": None, "resumed": [*stored.get("resumed", []), again]}
         self._write_provenance(provenance)
 
     def finish(self) -> None:
-        self._write_provenance({**self._stored(), "finished": now()})
+        self._write_provenance({**self.stored(), "finished": now()})
 
     def _write_provenance(self, provenance: Mapping[str, Any]) -> None:
-        write_whole(self.path / PROVENANCE, (json.dumps(provenance, indent=2) + "\n").encode())
+        write_whole(self.path / PROVENANCE, _checked(provenance))
 
     def save_pictures(self, name: str, pictures: Mapping[str, Tensor]) -> None:
         """`original`, `fed` and `reconstructed` of one client, float32 in [0, 1]."""

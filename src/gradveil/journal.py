@@ -9,21 +9,26 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
-from types import TracebackType
+from types import NoneType, TracebackType
 from typing import Any
+from weakref import WeakSet
 from zlib import crc32
 
-from gradveil.errors import GradveilError
+from gradveil.errors import GradveilError, LockedError
 from gradveil.record import Record
 
 _CRC = b',"crc":'
 _LISTS = ("flags", "notes")
+_NUMBER = (int, float)
+_OPTIONAL = (int, float, NoneType)
+_KINDS = {"example": int, "seed": int, "seconds": _NUMBER, "loss": _OPTIONAL, "blank": _OPTIONAL, "scores": dict,
+          "flags": tuple, "notes": tuple}  # all others are texts  # fmt: skip
 
 
 class JournalError(GradveilError):
-    """A journal that cannot be trusted or is in use."""
+    """A journal that cannot be trusted."""
 
 
 def encode(record: Record) -> bytes:
@@ -38,10 +43,26 @@ def decode(line: bytes) -> Record:
     body += b"}"
     if not mark or crc != b"%d}" % crc32(body):
         raise ValueError("the checksum does not match")
-    stored: dict[str, Any] = json.loads(body)
+    stored: Any = json.loads(body)
+    if not isinstance(stored, dict):
+        raise ValueError("not a record")
     for name in _LISTS:
         stored[name] = tuple(stored[name])
-    return Record(**stored)
+    return checked(Record(**stored))
+
+
+def checked(record: Record) -> Record:
+    """The right checksum does not make it ours: what reads records relies on their types."""
+    wrong = [f.name for f in fields(Record) if not _is(getattr(record, f.name), _KINDS.get(f.name, str))]
+    if wrong or not all(isinstance(text, str) for text in (*record.flags, *record.notes)):
+        raise ValueError(f"{', '.join(wrong) or 'flags or notes'}: another type than a record has")
+    if not all(_is(value, _NUMBER) for value in record.scores.values()):
+        raise ValueError("scores: not numbers")
+    return record
+
+
+def _is(value: Any, kind: Any) -> bool:
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], int]:
@@ -54,7 +75,7 @@ def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], in
             if end < 0:
                 raise ValueError("the line has no end")
             records.append(decode(content[kept:end]))
-        except (ValueError, TypeError, KeyError) as error:  # a field more or less: another version's
+        except (ValueError, TypeError, KeyError, RecursionError) as error:  # a field more or less: another version's
             if 0 <= end < len(content) - 1:
                 raise JournalError(f"{name}: bad record at byte {kept}, {error}, restore the file") from error
             break
@@ -64,7 +85,11 @@ def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], in
 
 def read(path: Path) -> list[Record]:
     """All records of a journal, without changing it; none if there is no journal yet."""
-    return parse(path.read_bytes(), path.name)[0] if path.exists() else []
+    if not path.exists():
+        return []
+    if not path.is_file():  # a pipe would never end
+        raise JournalError(f"{path}: not a file, give the folder of a run")
+    return parse(path.read_bytes(), path.name)[0]
 
 
 class Journal:
@@ -80,12 +105,13 @@ class Journal:
         except BaseException:
             self.file.close()
             raise
+        _open.add(self)
 
     def _lock(self, path: Path) -> None:
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise JournalError(f"{path}: another run is writing here, wait for it or choose another --out") from error
+            raise LockedError(f"{path}: another run is writing here, wait for it or choose another --out") from error
 
     def append(self, record: Record) -> None:
         self.file.write(encode(record))
@@ -98,3 +124,15 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None):
         self.file.close()
+
+
+_open: WeakSet[Journal] = WeakSet()
+
+
+def _leave_to_parent() -> None:
+    """A forked child shares the lock, and would keep it when the parent has died."""
+    for journal in _open:
+        journal.file.close()
+
+
+os.register_at_fork(after_in_child=_leave_to_parent)

@@ -6,7 +6,7 @@ import hashlib
 import platform
 import shlex
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -39,9 +39,18 @@ def hash_model(model: nn.Module) -> str:
     return hash_tensors(model.state_dict())
 
 
-def hash_data(scenario: Scenario, gallery: Tensor | None = None) -> str:
+def hash_models(models: Mapping[str, nn.Module]) -> str:
+    """Of several; one model under several names counts once."""
+    distinct = {id(model): model for model in models.values()}
+    hashes = [hash_model(model) for model in distinct.values()]
+    return hashes[0] if len(hashes) == 1 else sha256("".join(hashes).encode())
+
+
+def hash_data(scenario: Scenario, gallery: Tensor | None = None, also: Sequence[Scenario] = ()) -> str:
     """Of every picture and label that the run touches."""
     tensors = {"private.images": scenario.private.images, "private.labels": scenario.private.labels}
+    for other in also:  # a larger batch has pictures of its own
+        tensors |= {f"{other.name}.images": other.private.images, f"{other.name}.labels": other.private.labels}
     if scenario.public is not None:
         tensors |= {"public.images": scenario.public.images, "public.labels": scenario.public.labels}
     if gallery is not None:
@@ -66,7 +75,14 @@ def device_name(device: str) -> str:
     return f"{device}: {platform.processor() or platform.machine()}"
 
 
-def provenance(scenario: Scenario, gallery: Tensor | None, config: str, seed: int, compute: Compute) -> dict:
+def provenance(
+    scenario: Scenario,
+    gallery: Tensor | None,
+    config: str,
+    seed: int,
+    compute: Compute,
+    also: Sequence[Scenario] = (),
+) -> dict:
     """All that is known when a run starts; `finished` is filled in at its end."""
     return {
         "schema": SCHEMA,
@@ -80,7 +96,7 @@ def provenance(scenario: Scenario, gallery: Tensor | None, config: str, seed: in
         "seed": seed,
         "gallery": 0 if gallery is None else len(gallery),
         "model_sha256": hash_model(scenario.model),
-        "data_sha256": hash_data(scenario, gallery),
+        "data_sha256": hash_data(scenario, gallery, also),
         "config_sha256": sha256(config.encode()),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         "started": now(),

@@ -7,13 +7,17 @@ from typing import Literal
 
 Status = Literal["ok", "failed"]
 Attacker = Literal["unaware", "adaptive"]
+# what a trial is compared with: "" is a trial of the audit itself
+#   prior: the attack without the update; random: it is given noise for an update; another: its reconstruction of
+#   another client's picture; doubled: it is given twice the steps
+Control = Literal["", "prior", "random", "another", "doubled"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
     """The result for one private picture. A failed trial has a reason and no score."""
 
-    key: str  # scenario/defense/attack/attacker/client/example: what the trial is, and its identity on resume
+    key: str  # scenario/defense/attack/attacker or control/client/example: what the trial is, its identity on resume
     status: Status
     scenario: str
     defense: str
@@ -29,4 +33,6 @@ class Record:
     flags: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     reason: str = ""  # why it failed
+    control: Control = ""
+    blank: float | None = None  # dB between the original and a picture of the mean color of what is public
     images: str = ""  # file below images/ that holds original, fed and reconstructed of this client

@@ -12,6 +12,7 @@ from torch import nn
 from gradveil.types import Batch
 
 BatchNorm = Literal["eval", "batch", "batch-shared"]
+Regime = Literal["diagnostic", "deployment"]
 Loss = Literal["cross-entropy", "binary-cross-entropy"]
 
 
@@ -65,6 +66,13 @@ class Scenario:
     training: LocalTraining = LocalTraining()
     threat: ThreatModel = ThreatModel()
     public: Batch | None = None
+    trained: bool = False  # early models leak most
+
+    @property
+    def regime(self) -> Regime:
+        """Diagnostic: all that makes an attack easy. A verdict never mixes the two."""
+        easy = self.private.images.shape[1] == 1 and self.training.steps == 1 and self.training.batchnorm == "eval"
+        return "diagnostic" if easy and self.threat.knows_labels and not self.trained else "deployment"
 
     @property
     def classes(self) -> int:

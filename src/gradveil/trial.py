@@ -5,64 +5,24 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
-from gradveil.client import parameters_of
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.attacks.base import Reconstruction
+from gradveil.controls import blinded, of_another
+from gradveil.errors import GradveilError
 from gradveil.metrics import Metric, align
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.record import Attacker, Record
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
+from gradveil.plan import Cell, clients_of
+from gradveil.record import Record
 from gradveil.server import Truth, observe
 
 LONGEST_REASON = 300
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cell:
-    """One attack, by one kind of attacker, on one defense; the scenario holds the clients that are still to do."""
-
-    scenario: Scenario
-    defense: str
-    attack: str
-    attacker: Attacker
-    seed: Seed  # of the audit
-    compute: Compute
-
-    @property
-    def name(self) -> str:
-        return f"{self.defense} / {self.attack} / {self.attacker}"
-
-    def key(self, client: str, example: int) -> str:
-        return "/".join([self.scenario.name, self.defense, self.attack, self.attacker, client, str(example)])
-
-    def repeats(self, other: Cell, defense: Defense, attack: Attack) -> bool:
-        """Whether this adaptive attacker would run what the unaware one has just run: its surrogate is no defense."""
-        if attack.reads_defense:
-            return False
-        same = (self.defense, self.attack, self.scenario.names) == (other.defense, other.attack, other.scenario.names)
-        if not same or (other.attacker, self.attacker) != ("unaware", "adaptive"):
-            return False
-        surrogate = defense.surrogate(parameters_of(self.scenario.model))
-        return not any(surrogate.acts_at(stage) for stage in ("model", "data", "batch", "gradient", "update"))
-
-    @property
-    def observed(self) -> Seed:
-        """Neither attack nor attacker is in it: all of them look at the same updates."""
-        return self.seed.at("observe", self.scenario.name, self.defense)
-
-    @property
-    def attacked(self) -> Seed:
-        """The unaware and the adaptive attacker start alike, so their difference is what knowing is worth."""
-        return self.seed.at("attack", self.scenario.name, self.defense, self.attack)
+SAME_RUN = "knowing this defense changes nothing for this attack: same run as the unaware attacker"
 
 
 class Trial(NamedTuple):
@@ -74,11 +34,10 @@ class Trial(NamedTuple):
 
     def told_again(self, cell: Cell) -> Trial:
         """The same outcome as a trial of another cell, which would run the very same computation."""
-        note = "knowing this defense changes nothing for this attack: same run as the unaware attacker"
         file = self.file and file_of(cell, self.records[0].client)
+        own = {"attacker": cell.attacker, "images": file, "seconds": 0.0}
         records = [
-            replace(r, key=cell.key(r.client, r.example), attacker=cell.attacker, images=file, notes=(*r.notes, note))
-            for r in self.records
+            replace(r, key=cell.key(r.client, r.example), notes=(*r.notes, SAME_RUN), **own) for r in self.records
         ]
         return Trial(records, file, self.pictures)
 
@@ -94,24 +53,46 @@ class Judge(NamedTuple):
 class Attempt:
     """An attack that ran to its end, and how close it came. Scores are [client, example]."""
 
+    cell: Cell
     got: Reconstruction
     truth: Truth
     shown: Tensor  # the reconstructions in the order of the private pictures
     scores: Mapping[str, Tensor]
+    blank: Tensor  # dB of the blank picture
     over_blank: Tensor  # dB
+    seconds: float = 0.0  # of one picture
 
 
-def run_cell(cell: Cell, defense: Defense, attack: Attack, judge: Judge) -> list[Trial]:
+def run_cell(cell: Cell, judge: Judge) -> list[Trial]:
     """All clients of the cell at once. Whatever is raised fails this cell and nothing else."""
     start = time.monotonic()
     clients, examples = cell.scenario.private.images.shape[:2]
     try:
-        attempt = _attempt(cell, defense, attack, judge)
+        attempts = list(_attempts(cell, judge))
     except Exception as error:
+        if clients > 1 and not isinstance(error, GradveilError):  # one client's update may spoil it for all
+            return _one_by_one(cell, judge, error)
         share = (time.monotonic() - start) / (clients * examples)
         return [_failed(cell, client, told(error), share) for client in range(clients)]
     share = (time.monotonic() - start) / (clients * examples)
-    return [_trial(cell, client, attempt, share) for client in range(clients)]
+    attempts[0] = replace(attempts[0], seconds=share)
+    return [_trial(attempt, client) for attempt in attempts for client in range(clients)]
+
+
+def _one_by_one(cell: Cell, judge: Judge, error: Exception) -> list[Trial]:
+    """Each client alone: those that are sound get their score, the culprit its reason."""
+    clients = range(len(cell.scenario.names))
+    alone = [replace(cell, scenario=clients_of(cell.scenario, slice(i, i + 1))) for i in clients]
+    note = f"run alone, since the batch failed: {told(error)}"
+    trials = [_noted(trial, note) for one in alone for trial in run_cell(one, judge)]
+    if cell.compares:
+        other = replace(cell, control="another")
+        trials += [_failed(other, client, told(error), 0.0) for client in clients]
+    return trials
+
+
+def _noted(trial: Trial, note: str) -> Trial:
+    return trial._replace(records=[replace(record, notes=(*record.notes, note)) for record in trial.records])
 
 
 def told(error: Exception) -> str:
@@ -127,9 +108,18 @@ def file_of(cell: Cell, client: str) -> str:
     )
 
 
-def _attempt(cell: Cell, defense: Defense, attack: Attack, judge: Judge) -> Attempt:
-    seen, truth = observe(cell.scenario, defense, attack, cell.observed)
-    got = attack.reconstruct(seen, cell.attacked, cell.compute)
+def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
+    """The cell's own, and what comes free with it."""
+    seen, truth = observe(cell.scenario, cell.defense, cell.method, cell.observed)
+    if cell.control in ("prior", "random"):
+        seen = blinded(seen, cell.seed.at("blind", cell.scenario.name))
+    got = cell.method.reconstruct(seen, cell.attacked, cell.compute)
+    yield _judged(cell, got, truth, judge)
+    if cell.compares:
+        yield _judged(replace(cell, control="another"), of_another(got), truth, judge)
+
+
+def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:
     images, found = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1), got.found.cpu()
     private, fed = truth.private.images.float().cpu(), truth.fed.images.float().cpu()
     shown = align(images, private, found).images
@@ -139,33 +129,40 @@ def _attempt(cell: Cell, defense: Defense, attack: Attack, judge: Judge) -> Atte
         scores |= {f"{m.name}_fed": m.score(matched, fed) for m in judge.metrics}
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
     over = peak_signal_to_noise(shown, private) - blank
-    return Attempt(got=got, truth=truth, shown=shown, scores=scores, over_blank=over)
+    return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)
 
 
-def _trial(cell: Cell, client: int, attempt: Attempt, share: float) -> Trial:
+def _trial(attempt: Attempt, client: int) -> Trial:
     """One client's records. What is not a number is a failure of the attack, not a mercy."""
-    got = attempt.got
+    cell, got, share = attempt.cell, attempt.got, attempt.seconds
     if not math.isfinite(got.loss[client].item()):
-        return _failed(cell, client, "the attacker's loss is not finite", share, "non-finite")
+        return _failed(cell, client, f"the attacker's loss is not finite{_since(got, client)}", share, "non-finite")
     if not got.images[client].isfinite().all():
         return _failed(cell, client, "the reconstruction is not finite", share, "non-finite")
     scores = {name: of_client[client].tolist() for name, of_client in attempt.scores.items()}
     if bad := [name for name, values in scores.items() if not all(map(math.isfinite, values))]:
         return _failed(cell, client, f"not a finite score: {', '.join(bad)}", share)
-    file = file_of(cell, cell.scenario.names[client])
+    file = "" if cell.control == "another" else file_of(cell, cell.scenario.names[client])
+    notes = (*got.notes, SAME_RUN) if cell.repeats else tuple(got.notes)
     records = [
-        _record(cell, client, example, status="ok", seconds=share, backend=got.backend, notes=tuple(got.notes),
+        _record(cell, client, example, status="ok", seconds=share, backend=got.backend, notes=notes,
                 scores={name: values[example] for name, values in scores.items()}, loss=got.loss[client].item(),
-                flags=_flags(cell, client, example, attempt), images=file)
+                flags=_flags(attempt, client, example), images=file, blank=attempt.blank[client, example].item())
         for example in range(attempt.shown.shape[1])
     ]  # fmt: skip
-    return Trial(records, file, _pictures(attempt, client))
+    return Trial(records, file, _pictures(attempt, client) if file else {})
+
+
+def _since(got: Reconstruction, client: int) -> str:
+    step = math.inf if got.broke is None else got.broke[client].item()
+    return f" from step {step:.0f} on" if math.isfinite(step) else ""
 
 
 def _pictures(attempt: Attempt, client: int) -> dict[str, Tensor]:
+    """Copies: a view would take the pictures of all clients along on its way out of a worker process."""
     truth = attempt.truth
-    original, fed = truth.private.images[client], truth.fed.images[client]
-    return {"original": original, "fed": fed, "reconstructed": attempt.shown[client]}
+    views = {"original": truth.private.images, "fed": truth.fed.images, "reconstructed": attempt.shown}
+    return {name: images[client].clone() for name, images in views.items()}
 
 
 def _failed(cell: Cell, client: int, reason: str, share: float, *flags: str) -> Trial:
@@ -175,14 +172,21 @@ def _failed(cell: Cell, client: int, reason: str, share: float, *flags: str) -> 
     return Trial([_record(cell, client, example, flags=flags, **outcome) for example in range(examples)])
 
 
+def failed(cell: Cell, reason: str) -> list[Trial]:
+    """Every trial of the cell, for the same reason."""
+    own = [_failed(cell, client, reason, 0.0) for client in range(len(cell.scenario.names))]
+    return own + (failed(replace(cell, control="another"), reason) if cell.compares else [])
+
+
 def _record(cell: Cell, client: int, example: int, **outcome: Any) -> Record:
     name = cell.scenario.names[client]
     return Record(
         key=cell.key(name, example),
         scenario=cell.scenario.name,
-        defense=cell.defense,
+        defense=cell.label,
         attack=cell.attack,
         attacker=cell.attacker,
+        control=cell.control,
         client=name,
         example=example,
         seed=cell.attacked.at(name).number(),
@@ -201,8 +205,8 @@ def _standing_flags(cell: Cell, client: int) -> tuple[str, ...]:
     return tuple(name for name, is_raised in raised.items() if is_raised)
 
 
-def _flags(cell: Cell, client: int, example: int, attempt: Attempt) -> tuple[str, ...]:
-    got = attempt.got
+def _flags(attempt: Attempt, client: int, example: int) -> tuple[str, ...]:
+    got, cell = attempt.got, attempt.cell
     raised = {
         "not-better-than-blank": bool(attempt.over_blank[client, example] <= 0),
         "did-not-converge": got.converged is not None and not got.converged[client],

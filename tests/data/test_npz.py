@@ -72,7 +72,10 @@ NAN[0, 0, 0] = np.nan
         ({"images": BYTES, "labels": LABELS - 1}, "expected whole numbers from 0"),
         ({"images": BYTES, "labels": LABELS * 0.5}, "expected whole numbers from 0"),
         ({"images": BYTES, "labels": np.full((5, 2), 3)}, "every entry must be 0 or 1"),
-        ({"images": BYTES, "labels": LABELS, "class_names": np.array(["a"])}, "class_names has shape .1,."),
+        (
+            {"images": BYTES, "labels": LABELS, "class_names": np.array(["a"])},
+            "class_names is <U1 .1,., the labels need",
+        ),
         ({"images": BYTES, "labels": np.array([None] * 5)}, "holds Python objects"),
     ],
 )

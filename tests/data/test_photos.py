@@ -17,13 +17,13 @@ CLASSES = len(PHOTOGRAPHS)
 
 def test_default_count_shape_and_range() -> None:
     data = load("photos")
-    assert len(data) == 1200
+    assert len(data) == 1304
     assert data.shape == (3, 32, 32)
     assert data.images.min() >= 0
     assert data.images.max() <= 1
     assert data.class_names[:2] == ("astronaut", "cat")
-    assert data.targets.sum(0).tolist() == [150.0] * CLASSES
-    assert len(torch.unique(data.images.flatten(1), dim=0)) == 1200  # no picture twice
+    assert data.targets.sum(0).tolist() == [163.0] * CLASSES
+    assert len(torch.unique(data.images.flatten(1), dim=0)) == 1304  # no picture twice
 
 
 def test_pictures_do_not_depend_on_how_many_are_asked_for() -> None:

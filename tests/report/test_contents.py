@@ -1,77 +1,42 @@
-"""What the page is made of: cells, worst cases, geometry, scope, redaction."""
+"""What the page is made of: pictures, geometry, the ledger, what was not tested, claims."""
 
 import base64
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
+from synthetic import SCENE, random_run, run_of, trial
 
-from gradveil.record import Attacker, Record
-from gradveil.report.cells import cells, summaries
-from gradveil.report.figures import AXIS_END, looks_same, png_uri, strip_plot
-from gradveil.report.redact import redacted
-from gradveil.report.run import Run
-from gradveil.report.scope import assumptions, not_tested
+from gradveil.errors import ConfigError
+from gradveil.interval import at_most
+from gradveil.report.blocks import blocks, control_cells
+from gradveil.report.claim import examined, pictures_needed
+from gradveil.report.figures import AXIS_END, MANY, Strip, axis_of, looks_same, png_uri, strip
+from gradveil.report.ledger import NOT_STATED, attacker, ledger
+from gradveil.report.page import interval, number, percent
+from gradveil.report.scope import expires, not_tested
+from gradveil.results import Run
+from gradveil.verdict import judge
+from gradveil.verdict.effort import effort, prior, steps_and_restarts
 
-
-def trial(
-    client: str, psnr: float | None, *, defense="none", attack="a", attacker: Attacker = "unaware", hit=0.0, **rest
-) -> Record:
-    return Record(
-        key=f"{defense}/{attack}/{attacker}/{client}",
-        status="failed" if psnr is None else "ok",
-        scenario="s",
-        defense=defense,
-        attack=attack,
-        attacker=attacker,
-        client=client,
-        example=0,
-        seed=0,
-        seconds=2.0,
-        backend="loop",
-        scores={} if psnr is None else {"psnr": psnr, "retrieval": hit},
-        **rest,
-    )
-
-
-def run_of(*records: Record, **rest) -> Run:
-    return Run(folder=Path("nowhere"), name="r", records=records, **rest)
-
-
-def test_a_picture_counts_by_the_attack_that_saw_most():
-    run = run_of(
-        trial("x", 10, attack="a"),
-        trial("x", 30, attack="b", hit=1),
-        trial("y", 20, attack="a"),
-        trial("y", None, attack="b"),
-    )
-    (summary,) = summaries(run)
-    assert (summary.attempted, summary.scored, summary.identified, summary.failed) == (2, 2, 1, 1)
-    assert summary.psnr is not None
-    assert (summary.psnr.high, summary.psnr.median, summary.psnr.mean) == (30, 25, 25)
-
-
-def test_a_failed_trial_moves_no_average():
-    cell = cells(run_of(trial("x", 10), trial("y", None)))[0]
-    spread = cell.spread("psnr")
-    assert spread is not None
-    assert (spread.high, spread.low, spread.mean) == (10, 10, 10)
-    assert cell.attempted == 2
-
-
-def test_undefended_first_then_the_leakiest():
-    run = run_of(trial("x", 5, defense="weak"), trial("x", 4, defense="strong"), trial("x", 3))
-    seen = run_of(trial("x", 5, defense="noisy"), trial("x", 4, defense="clear", hit=1))
-    assert [s.defense for s in summaries(seen)] == [c.defense for c in cells(seen)] == ["clear", "noisy"]
-    assert [s.defense for s in summaries(run)] == ["none", "weak", "strong"]
-    assert [c.defense for c in cells(run)] == ["none", "weak", "strong"]
-
-
-def test_a_label_is_undefended_if_its_method_is_none():
-    run = run_of(trial("x", 5, defense="plain"), config={"defense": {"plain": {"name": "none"}}})
-    assert summaries(run)[0].undefended
+FIFTEEN = (
+    "Model weights",
+    "Architecture",
+    "Labels",
+    "Normalization statistics",
+    "Client mode",
+    "Batch size",
+    "Local steps",
+    "Local optimizer and rate",
+    "Sample count",
+    "Data prior",
+    "Defense algorithm",
+    "Defense randomness",
+    "Aggregation",
+    "Rounds observed",
+    "Compute budget",
+)
 
 
 def test_pictures_survive_pixel_for_pixel():
@@ -90,52 +55,118 @@ def test_looking_the_same_is_less_than_one_level():
     assert not looks_same(picture, np.zeros((1, 3, 3), np.float32))
 
 
+def strip_of(run: Run) -> tuple[list[tuple[float, str]], Strip]:
+    verdict = judge(run)
+    axis = axis_of(verdict.cells, verdict.baselines)
+    assert axis is not None
+    return list(axis.ticks), strip(verdict.cells[0], axis, verdict.baselines)
+
+
 @pytest.mark.parametrize("values", [[5.0], [-3.0, 12.0, 12.0], [8.0, 200.0], [200.0], [11.0] * 40])
 def test_every_dot_and_tick_lies_on_the_plot(values):
-    plot = strip_plot(cells(run_of(*(trial(str(i), v) for i, v in enumerate(values)))))
-    assert plot is not None
-    dots = plot.strips[0].dots
-    assert len(dots) == len(values)
-    places = [dot.x for dot in dots] + [x for x, _ in plot.ticks]
+    ticks, drawn = strip_of(run_of(*(trial(str(i), v) for i, v in enumerate(values))))
+    assert len(drawn.dots) == len(values)
+    places = [dot.x for dot in drawn.dots] + [x for x, _ in ticks] + list(drawn.floor or ())
     assert all(0 <= x <= 100 for x in places)
-    assert [dot.x for dot in dots] == sorted(dot.x for dot in dots)
-    assert 2 <= len(plot.ticks) <= 8
+    assert [dot.x for dot in drawn.dots] == sorted(dot.x for dot in drawn.dots)
+    assert 2 <= len(ticks) <= 8
     if max(values) > AXIS_END:
-        assert plot.ticks[-1][1] == "60+"
+        assert ticks[-1][1] == "60+"
+
+
+def test_dots_say_what_became_of_the_picture():
+    run = run_of(trial("x", 9.0), trial("y", 12.0, hit=1), trial("z", 13.0, hit=1), trial("w", 14.0))
+    _, drawn = strip_of(run)
+    assert [dot.seen for dot in drawn.dots] == ["neither", "identified", "leaked", "neither"]  # blank: 10 dB, margin 3
+
+
+def test_the_level_without_the_update_is_the_better_of_blank_and_prior():
+    records = [trial("x", 20.0), trial("y", 20.0), trial("x", 15.0, control="prior")]
+    _, drawn = strip_of(run_of(*records))
+    _, blank_only = strip_of(run_of(*records[:2]))
+    assert drawn.floor is not None
+    assert blank_only.floor is not None
+    assert drawn.floor[0] < drawn.floor[1] < drawn.floor[2]
+    assert len(set(blank_only.floor)) == 1
+
+
+def test_many_pictures_are_bars_that_count_them_all():
+    rng = np.random.default_rng(0)
+    levels = rng.normal(15, 4, 1000)
+    run = run_of(*(trial(str(i), float(v), hit=1.0) for i, v in enumerate(levels)))
+    _, drawn = strip_of(run)
+    unit = max(bar.height for bar in drawn.bars)
+    assert len(drawn.dots) == 1
+    assert max(levels) == pytest.approx(float(drawn.dots[0].label.split(": ")[1][:-3]), abs=0.05)
+    counts = [bar.height / 80 for bar in drawn.bars]
+    leaked = sum(bar.leaked for bar in drawn.bars) / sum(bar.height for bar in drawn.bars)
+    assert unit == 80
+    assert leaked == pytest.approx((levels >= 13).mean(), abs=0.002)
+    assert sum(counts) * max(np.bincount((levels - levels.min()).astype(int))) > MANY
 
 
 def test_nothing_is_plotted_without_a_score():
-    assert strip_plot(cells(run_of(trial("x", None)))) is None
+    verdict = judge(run_of(trial("x", None)))
+    assert axis_of(verdict.cells, verdict.baselines) is None
 
 
-def test_what_was_not_tested_follows_from_the_settings():
-    bare = " ".join(not_tested(run_of(trial("x", 5, defense="prune"), config={"scenario": {"weights": ""}})))
-    assert "undefended model" in bare
-    assert "Adaptive attackers against prune" in bare
-    assert "Trained models" in bare
-    assert "FedAvg" in bare
-    assert "malicious server" in bare
-    scenario = {
-        "weights": "w",
-        "local_steps": 5,
-        "attacker": "malicious",
-        "batchnorm": "batch",
-        "labels": "inferred",
-        "rounds": 3,
+def test_blocks_keep_regimes_apart_and_leave_controls_out():
+    for seed in range(20):
+        run = random_run(seed)
+        verdict = judge(run)
+        found = blocks(run, verdict)
+        assert len({block.regime for block in found}) == len(found)
+        for block in found:
+            for scene in block.scenes:
+                assert run.scenarios[scene.name]["regime"] == block.regime
+                assert run.scenarios[scene.name]["role"] != "control"
+                assert not any(cell.control for cell in scene.cells)
+                assert {cell.defense for cell in scene.cells} == {f.tally.defense for f in scene.findings}
+        shown = sum(len(cell.records) for block in found for scene in block.scenes for cell in scene.cells)
+        controls = sum(len(cell.records) for _, rows in control_cells(run, verdict) for _, cell in rows)
+        doubled = sum(record.control == "doubled" for record in run.records)
+        assert shown + controls + doubled == len(run.records)
+
+
+def test_variations_say_what_changed_and_come_worst_first():
+    scenes = {
+        "s": SCENE | {"regime": "deployment"},
+        "t": SCENE | {"role": "variation", "regime": "deployment", "batch_size": 4, "trained": True},
     }
-    records = (trial("x", 5), trial("x", 5, defense="prune", attacker="adaptive", attack="rogs"))
-    full = " ".join(not_tested(run_of(*records, config={"scenario": scenario})))
-    for said in (
-        "undefended model",
-        "Adaptive attackers",
-        "Trained models",
-        "malicious server",
-        "several rounds",
-        "learned",
-    ):
-        assert said not in full
-    assert "Other stages of training" in full
-    assert "An attacker who knows the labels" in full
+    records = [trial("x", 5.0, scenario="t"), trial("x", 30.0, scenario="t", defense="d", hit=1), trial("x", 5.0)]
+    run = run_of(*records, provenance={"scenarios": scenes})
+    (block,) = blocks(run, judge(run))
+    assert [finding.tally.defense for _, finding in block.variations] == ["d", "none"]
+    assert block.variations[0][0].changed == "trained yes instead of no, batch size 4 instead of 1"
+
+
+def ledger_of(run: Run) -> dict[str, tuple[str, str]]:
+    return {line.name: (line.value, line.tag) for line in ledger(run, judge(run))}
+
+
+def test_the_ledger_has_its_fifteen_fields_whatever_is_known():
+    bare = ledger_of(run_of(trial("x", 5.0)))
+    assert tuple(bare) == FIFTEEN
+    unstated = [name for name, (value, tag) in bare.items() if value == NOT_STATED and tag == ""]
+    assert len(unstated) == 13  # what the records themselves tell: which defenses, and who knew them
+    for seed in range(10):
+        assert tuple(ledger_of(random_run(seed))) == FIFTEEN
+
+
+def test_the_ledger_tells_what_was_declared_from_what_was_assumed():
+    scenario = {"weights": "", "model": "lenet", "labels": "known", "batch_size": 4, "images": 8, "batchnorm": "eval"}
+    attacks = {"a": {"name": "invertgrad", "steps": 100, "tv": [0.1, 0.2]}}
+    config = {"scenario": scenario, "attack": attacks, "also": {"labels": ["inferred"]}}
+    provenance = {"declared": ["scenario.batch_size", "attack"], "captured": ["scenario.model"]}
+    told = ledger_of(run_of(trial("x", 5.0), config=config, provenance=provenance))
+    assert told["Batch size"] == ("4", "declared")
+    assert told["Compute budget"] == ("a: 100 steps, 2 restarts", "declared")
+    assert told["Data prior"] == ("a: total variation (TV)", "declared")
+    assert told["Architecture"] == ("lenet, known to the attacker", "from capture")
+    assert told["Labels"] == ("known to the attacker; also tried: inferred", "assumed")
+    assert told["Client mode"] == ("evaluation mode, which makes inversion easier", "assumed")
+    assert told["Local steps"] == (NOT_STATED, "")
+    assert told["Sample count"][0].startswith("8 clients with 4 each")
 
 
 def test_the_ledger_says_who_knows_which_defense():
@@ -144,22 +175,103 @@ def test_the_ledger_says_who_knows_which_defense():
         trial("x", 5, defense="oasis", attacker="adaptive"),
         trial("x", 5, defense="sign"),
         trial("x", 5, defense="sign", attacker="adaptive"),
+        trial("x", 5, defense="clip", control="prior"),
     )
-    ledger = {line.name: line.value for line in assumptions(run_of(*records))}
-    assert ledger["Knows the defense"] == "prune: no; oasis: yes; sign: yes and no, both tried"
-    assert ledger["Labels"].startswith("Not stated")
+    value, _ = ledger_of(run_of(*records))["Defense algorithm"]
+    assert set(value.split("; ")) == {
+        "prune: not known",
+        "oasis: known",
+        "sign: two attackers, one who knows it and one who does not",
+    }
+    assert attacker(run_of(config={"scenario": {"attacker": "eavesdropper"}})).startswith("An eavesdropper")
 
 
-def test_redaction_hides_names_inside_other_texts():
-    run = run_of(
-        trial("ann", None, reason="ann: /data/ann.png of lung-cancer is bad; annual"),
-        trial("ann b", 5, notes=("ann b was slow",)),
-        config={"scenario": {"weights": "/home/ann/w.safetensors", "model": "lenet"}},
-        provenance={"classes": ["lung-cancer"], "sha": "00ff", "host": "ward7"},
-    )
-    hidden = redacted(run)
-    assert [r.client for r in hidden.records] == ["client 1", "client 2"]
-    assert hidden.records[0].reason == "client 1: [left out] of [left out] is bad; annual"
-    assert hidden.records[1].notes == ("client 2 was slow",)
-    assert hidden.scenario == {"weights": "[left out]", "model": "lenet"}
-    assert hidden.provenance == {"classes": "[left out]", "sha": "00ff", "host": "[left out]"}
+def test_effort_and_prior_are_read_off_the_attack():
+    assert steps_and_restarts({"name": "invertgrad"}) == (2400, 5)  # one restart for each TV weight
+    assert prior({"name": "dlg", "tv": 0.0}) == "none"
+    assert effort({"name": "linear"}) == "closed form, no search"
+    assert effort({"name": "from-elsewhere", "steps": 7, "restarts": 1}) == "7 steps, 1 restart"
+    assert effort({"name": "from-elsewhere"}) is None
+    assert prior({"name": "dlg", "unheard": 1}) is None
+
+
+def gaps(*records, **rest) -> str:
+    run = run_of(*records, **rest)
+    return " ".join(not_tested(run, judge(run)))
+
+
+def test_what_was_not_tested_follows_from_the_settings():
+    bare = gaps(trial("x", 5, defense="prune"), config={"scenario": {"weights": ""}})
+    for said in ("undefended model", "Adaptive attackers against prune", "Trained models", "malicious"):
+        assert said in bare
+    scenario = {"weights": "w", "local_steps": 5, "attacker": "malicious", "batchnorm": "batch", "labels": "inferred"}
+    records = (trial("x", 5), trial("x", 5, defense="prune", attacker="adaptive", attack="rogs"))
+    full = gaps(*records, config={"scenario": scenario | {"rounds": 3}})
+    for said in ("undefended", "Adaptive", "Trained models", "malicious", "several rounds", "learned"):
+        assert said not in full
+    assert "Other stages of training" in full
+    assert "An attacker who knows the labels" in full
+
+
+def test_what_was_varied_is_not_called_untested():
+    varied = {"role": "variation", "batch_size": 4, "local_steps": 5, "batchnorm": "batch", "labels": "inferred"}
+    told = gaps(trial("x", 5), provenance={"scenarios": {"s": SCENE, "t": SCENE | varied}})
+    assert "Batch sizes other than 1, 4." in told
+    assert "local steps than 1, 5." in told
+    assert "training mode" not in told
+    assert "knows the labels" not in told
+
+
+def test_something_is_always_left_and_it_expires():
+    for seed in range(10):
+        run = random_run(seed)
+        told = not_tested(run, judge(run))
+        assert told[0].startswith("Attacks published after the day of this run (2026-11-16)")
+        assert len(told) == len(set(told)) >= 5
+    assert expires(run_of(provenance={"finished": "2028-02-29T23:00:00+00:00"})) == "2029-02-28"
+    assert expires(run_of()) == expires(run_of(provenance={"finished": "tomorrow"})) == ""
+
+
+@pytest.mark.parametrize("share", [0.5, 0.1, 0.05, 0.0295, 0.01, 0.001, 1e-6])
+def test_the_fewest_pictures_that_support_a_claim(share):
+    needed = pictures_needed(share)
+    assert at_most(0, needed) <= share
+    assert needed == 1 or at_most(0, needed - 1) > share
+
+
+def test_a_claim_of_a_run_holds_for_every_judged_defense():
+    scenes = {"s": SCENE}
+    records = [trial(str(i), 30.0, hit=1) for i in range(9)]
+    records += [trial(str(i), 5.0, defense=d, attacker="adaptive") for d in ("d", "e") for i in range(20)]
+    verdict = judge(run_of(*records, provenance={"scenarios": scenes, "gallery": 99}))
+    assert examined(verdict, 0.2).supported
+    assert not examined(verdict, 0.1).supported
+    assert {f.tally.defense for f in examined(verdict, 0.1).against} == {"d", "e"}
+    assert examined(verdict, 0.1).bound == at_most(0, 20)
+    with pytest.raises(ConfigError, match="claim"):
+        examined(verdict, 1.5)
+
+
+def test_a_run_that_leaks_supports_no_claim():
+    run = run_of(trial("x", 30.0, hit=1), provenance={"scenarios": {"s": SCENE}, "gallery": 99})
+    assert not examined(judge(run), 0.999).supported
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [(0, "0 %"), (1, "100 %"), (0.00001, "0.01 %"), (0.5, "50 %"), (0.99999, "99.9 %"), (0.052, "5.2 %")],
+)
+def test_percents_never_round_to_nothing_or_to_all(share, told):
+    assert percent(share) == told
+
+
+def test_upper_bounds_are_rounded_up():
+    for n in range(1, 400):
+        shown = float(percent(at_most(0, n), up=True).removesuffix(" %")) / 100
+        assert shown >= at_most(0, n) - 1e-12
+
+
+def test_numbers_that_are_not_there_are_dashes():
+    assert "ndash" in number(None)
+    assert number(3.14159, 2) == "3.14"
+    assert interval(0, 4) == "0\u201360 %"

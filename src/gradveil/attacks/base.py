@@ -25,6 +25,7 @@ class Reconstruction:
     backend: str = "closed form"
     notes: tuple[str, ...] = ()  # said by the engine, for instance why a faster back end could not run
     converged: Bool[Tensor, " client"] | None = None  # None: the method has no notion of it
+    broke: Float[Tensor, " client"] | None = None  # step at which the loss was no number any more, infinite if never
 
 
 class Attack(ABC):
@@ -41,6 +42,14 @@ class Attack(ABC):
     @property
     def plants(self) -> bool:
         return type(self).plant is not Attack.plant
+
+    def prior_only(self) -> Attack:
+        """The attack that ignores the update: what is left is what it believed before. Run on a meaningless update."""
+        return self
+
+    def doubled(self) -> Attack | None:
+        """The same attack with twice the patience; None if it has no such thing."""
+        return None
 
     @abstractmethod
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction: ...

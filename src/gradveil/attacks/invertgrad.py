@@ -27,7 +27,11 @@ TV_WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
 
 
 def invertgrad(
-    *, steps: int = 2400, tv: tuple[float, ...] | float = TV_WEIGHTS, restarts: int | None = None
+    *,
+    steps: int = 2400,
+    tv: tuple[float, ...] | float = TV_WEIGHTS,
+    restarts: int | None = None,
+    rate: float = 0.1,
 ) -> Inversion:
     """Cosine distance, TV and signed Adam; every TV weight is tried on every picture, `restarts` runs in all."""
     weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
@@ -35,7 +39,7 @@ def invertgrad(
         distance=Cosine(),
         space=Pixels(start="normal"),
         priors=(TotalVariation(weights),),
-        optimizer=Adam(rate=0.1, signed=True, schedule=Steps()),
+        optimizer=Adam(rate=rate, signed=True, schedule=Steps()),
         steps=steps,
         restarts=restarts or len(weights),
         select=by_objective if len(weights) == 1 else by_match_and_roughness,

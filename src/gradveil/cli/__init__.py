@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Annotated
@@ -13,9 +14,13 @@ from gradveil.cli.audit import audit
 from gradveil.cli.bench import bench
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.report import report
+from gradveil.cli.reproduce import reproduce_cell
+from gradveil.cli.table import table
+from gradveil.cli.verify import verify
 from gradveil.errors import GradveilError
 
 BAD_INPUT, INTERRUPTED = 2, 130
+LONGEST_LINE = 5000  # letters: a path is at most 4,096
 
 app = typer.Typer(
     name="gradveil",
@@ -29,6 +34,9 @@ app = typer.Typer(
 )
 app.command("audit")(audit)
 app.command("report")(report)
+app.command("verify")(verify)
+app.command("reproduce-cell")(reproduce_cell)
+app.command("table")(table)
 app.command("list")(catalogue)
 app.add_typer(bench, name="bench")
 
@@ -52,25 +60,51 @@ def common(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and leave with its exit code: 0 done, 2 bad input, 130 interrupted."""
     os.umask(0o077)  # everything that we write is private
-    sys.exit(_code(arguments))
+    # on import torch makes a folder for compiled code, of which we have none: let it be one that is there already
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ.get("TMPDIR") or "/tmp")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us so gets what Ctrl-C gets
+    code = _code(arguments)
+    if code == INTERRUPTED and _is_kept():
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)  # what is finished is on disk
+    sys.exit(code)
+
+
+def _is_kept() -> bool:
+    """Whether Python would wait at its exit for a thread in the middle of a long step."""
+    if "gradveil.threads" not in sys.modules:
+        return False
+    from gradveil.threads import left_behind
+
+    try:
+        return left_behind(patience=1.0)
+    except KeyboardInterrupt:
+        return True
 
 
 def _code(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="gradveil", standalone_mode=False)
     except GradveilError as error:
-        return _tell(str(error))
+        _tell(str(error))
+        return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _tell(f"{error.filename}: {error.strerror}")
+        return BAD_INPUT
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's usage errors; typer carries click under varying names
             raise
-        return _tell(error.format_message())  # type: ignore[attr-defined]
+        _tell(error.format_message())  # type: ignore[attr-defined]
+        return BAD_INPUT
     return code if isinstance(code, int) else 0
 
 
-def _tell(message: str) -> int:
+def _tell(message: str) -> None:
     """One line, without anything that could steer a terminal."""
-    line = "".join(letter if letter.isprintable() else " " for letter in message)
+    line = "".join(letter if letter.isprintable() else " " for letter in message[:LONGEST_LINE])
     print(f"error: {line}", file=sys.stderr)
-    return BAD_INPUT

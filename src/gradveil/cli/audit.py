@@ -35,28 +35,45 @@ def audit(
     weights: Annotated[
         str | None, WHAT("A .safetensors file; without it the model is untrained.", metavar="FILE")
     ] = None,
+    allow_pickle: Annotated[
+        bool, WHAT("Read the tensors of a pickled --weights file, in a process of its own.", "--allow-pickle")
+    ] = False,
     data: Annotated[str | None, WHAT("A name, a folder of class folders, or an .npz file (default photos).")] = None,
     data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
     defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
     images: Annotated[int | None, WHAT("Clients to attack (default 16).")] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
     local_steps: Annotated[int | None, WHAT("1 is FedSGD, more are FedAvg (default 1).")] = None,
+    also: Annotated[
+        list[str] | None, WHAT("Audit other values of a scenario key too; may be repeated.", metavar="KEY=V,...")
+    ] = None,
     local_rate: Annotated[float | None, WHAT("Learning rate of the local steps (default 1).")] = None,
     bn: Annotated[str | None, WHAT("How clients normalize (default eval).", metavar="eval|batch|batch-shared")] = None,
     attack: Annotated[list[str] | None, WHO("An attack; may be repeated (default invertgrad).", metavar=METHOD)] = None,
-    attacker: Annotated[str | None, WHO("May the server change the model?", metavar="curious|malicious")] = None,
+    attacker: Annotated[
+        str | None, WHO("Who; only the last may change the model.", metavar="eavesdropper|curious|malicious")
+    ] = None,
     labels: Annotated[str | None, WHO("What the attacker knows of the labels.", metavar="known|inferred")] = None,
     budget: Annotated[str | None, WHO("How hard attacks try.", metavar="quick|standard|thorough")] = None,
+    convergence: Annotated[
+        bool | None,
+        WHO("Run every attack with twice its steps too (default: unless quick).", "--convergence/--no-convergence"),
+    ] = None,
     seed: Annotated[int | None, HOW("Same seed, same result (default 0).")] = None,
     device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
     precision: Annotated[str, HOW("tf32 is faster and rounds more.", metavar="float32|tf32|float64")] = "float32",
     backend: Annotated[str, HOW("All give the same result (default auto).", metavar="auto|loop|vmap|sweep")] = "auto",
     chunk: Annotated[int | None, HOW("Trials at once; measured if not given.")] = None,
+    workers: Annotated[int, HOW("Processes, one thread each (default 0: this process, all threads).")] = 0,
     metric: Annotated[
         list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval).", metavar="NAME")
     ] = None,
     lpips_weights: Annotated[str | None, OUT("AlexNet's LPIPS weights, an .npz file.", metavar="FILE")] = None,
     out: Annotated[Path | None, OUT("A new folder, or that of a run to go on with.", metavar="DIR")] = None,
+    claim: Annotated[
+        float | None, OUT("Say whether 'at most this share leaks' is supported, 0.01 for 1 %.", metavar="SHARE")
+    ] = None,
+    strict: Annotated[bool, OUT("Exit with 3 if a verdict is inconclusive.", "--strict")] = False,
     redact: Annotated[bool, OUT("No pictures, names or paths in the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
@@ -75,18 +92,24 @@ def audit(
 
     [dim]gradveil list attacks|defenses|metrics|models|data tells the names and their options.[/dim]
     """
-    from gradveil.cli.options import compute_of, config_of
-    from gradveil.cli.run import run_and_report
+    from gradveil.cli.options import check_claim, check_out, compute_of, config_of
+    from gradveil.cli.run import Output, run_and_report
+    from gradveil.models.weights import pickles_allowed
 
     given = {
         "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
         "--images": images, "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate,
         "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels, "--budget": budget,
-        "--metric": metric, "--lpips-weights": lpips_weights, "--seed": seed,
+        "--also": also, "--convergence": convergence, "--seed": seed,
+        "--metric": metric, "--lpips-weights": lpips_weights,
     }  # fmt: skip
-    compute = compute_of(device, precision, backend, chunk)
+    check_claim(claim)
+    check_out(out)
+    compute = compute_of(device, precision, backend, chunk, workers)
     resolved = config_of(config, given)
-    run_and_report(resolved, out or default_folder(resolved), compute, redact=redact, as_json=as_json, quiet=quiet)
+    output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
+    with pickles_allowed(allow_pickle):
+        run_and_report(resolved, out or default_folder(resolved), compute, output)
 
 
 def default_folder(config: AuditConfig) -> Path:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
 from gradveil.compute import Backend, Compute, Precision, pick_device
-from gradveil.config.check import check
-from gradveil.config.load import from_tables, read_tables
+from gradveil.config.check import LONGEST_TEXT, check, shown
+from gradveil.config.load import from_tables, read_tables, require_attacker
 from gradveil.config.schema import AuditConfig
-from gradveil.config.spec import parse_choices, parse_pairs
+from gradveil.config.spec import parse_choices, parse_pairs, parse_value
 from gradveil.errors import ConfigError, unknown
 
+MOST_WORKERS = 256
 SCENARIO = {  # option -> key of [scenario]
     "--model": "model",
     "--weights": "weights",
@@ -27,7 +29,12 @@ SCENARIO = {  # option -> key of [scenario]
     "--bn": "batchnorm",
     "--attacker": "attacker",
 }
-TOP = {"--seed": "seed", "--budget": "budget", "--lpips-weights": "lpips_weights"}
+TOP = {
+    "--seed": "seed",
+    "--budget": "budget",
+    "--lpips-weights": "lpips_weights",
+    "--convergence": "convergence",
+}
 
 
 @dataclass
@@ -63,13 +70,18 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
             target[name] = parsed
     if file is None and not {"--model", "--data", "--attack", "--budget"} & set(sources.options.values()):
         raw["budget"] = "quick"  # the built-in example is there to be looked at
-    return from_tables(raw, sources.where)
+    config = from_tables(raw, sources.where)
+    if file is not None:
+        require_attacker(raw, file)
+    return config
 
 
 def _entry(option: str, value: Any) -> tuple[str, Any]:
     """The key that an option sets, and its value as TOML would give it."""
     if option in SCENARIO:
         return f"scenario.{SCENARIO[option]}", value
+    if option == "--also":
+        return "also", {key: _listed(given) for key, given in parse_pairs(value, option, texts=True).items()}
     if option == "--data-option":
         return "scenario.data_options", parse_pairs(value, option)
     if option == "--metric":
@@ -80,7 +92,32 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
     return TOP[option], value
 
 
-def compute_of(device: str, precision: str, backend: str, chunk: int | None) -> Compute:
+def _listed(text: str) -> list[Any]:
+    """`1,4` as values; a list in brackets is one already."""
+    value = parse_value(text)
+    return value if isinstance(value, list) else [parse_value(part) for part in text.split(",")]
+
+
+def check_claim(claim: float | None) -> None:
+    if claim is not None and not 0 < claim < 1:
+        raise ConfigError(f"--claim: must be a share between 0 and 1, got {claim}")
+
+
+def check_out(folder: Path | None) -> None:
+    """A name that means what it seems to mean, and nothing in the folder that would have us write elsewhere."""
+    if folder is None:
+        return
+    if not str(folder).isprintable() or len(str(folder)) > LONGEST_TEXT:
+        raise ConfigError(f"--out: {shown(str(folder))}: expected a path on one line, choose another")
+    if ".." in dropwhile("..".__eq__, folder.parts):
+        raise ConfigError(f"--out: {folder}: '..' may only stand at the beginning, write the path without it")
+    inside = [*folder.glob("*"), *folder.glob("images/*")] if folder.is_dir() else []
+    for path in inside:
+        if path.is_symlink():
+            raise ConfigError(f"--out: {path} is a link and would have us write elsewhere, choose another folder")
+
+
+def compute_of(device: str, precision: str, backend: str, chunk: int | None, workers: int = 0) -> Compute:
     """Where and how to compute, checked against this machine."""
     if device != "auto" and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise unknown("device", device, ("auto", "cpu", "cuda"), "--device")
@@ -88,8 +125,11 @@ def compute_of(device: str, precision: str, backend: str, chunk: int | None) -> 
     check(backend, Backend, "--backend")
     if chunk is not None and chunk < 1:
         raise ConfigError(f"--chunk: must be at least 1, got {chunk}")
+    if not 0 <= workers <= MOST_WORKERS:
+        raise ConfigError(f"--workers: must be between 0 and {MOST_WORKERS}, got {workers}")
     _check_cuda(device)
-    return Compute(device=pick_device(device), precision=precision, backend=backend, chunk=chunk)  # type: ignore[arg-type]
+    where = "cpu" if workers and device == "auto" else pick_device(device)
+    return Compute(device=where, precision=precision, backend=backend, chunk=chunk, workers=workers)  # type: ignore[arg-type]
 
 
 def _check_cuda(device: str) -> None:

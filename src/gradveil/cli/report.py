@@ -1,4 +1,4 @@
-"""`gradveil report`: the page of a run, made again from its folder."""
+"""`gradveil report`: verdict and page of a run, made again from its folder."""
 
 from __future__ import annotations
 
@@ -9,20 +9,46 @@ import typer
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="DIR", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN", show_default=False)],
     redact: Annotated[bool, typer.Option("--redact", help="Leave out all pictures, names and paths.")] = False,
+    claim: Annotated[
+        float | None,
+        typer.Option(
+            help="Say whether 'at most this share leaks' is supported, 0.01 for 1 %.",
+            metavar="SHARE",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
-    """Make the report of a run again, from its journal.
+    """Make the verdict and the report of a run again, from its journal.
 
     [bold]Examples[/bold]
 
     gradveil report runs/photos-lenet-20250101-120000
 
     gradveil report runs/photos-lenet-20250101-120000 --redact   [dim]without pictures, names and paths[/dim]
-    """
-    from gradveil.errors import ConfigError
-    from gradveil.report.build import write_report
 
+    gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]do at most 1 % of such pictures leak?[/dim]
+    """
+    from gradveil.cli.options import check_claim
+    from gradveil.conclusion import conclude
+    from gradveil.errors import ConfigError
+
+    check_claim(claim)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
-    typer.echo(write_report(folder, redact=redact))
+    refuse_edited(folder)
+    conclude(folder, redact=redact, claim=claim)
+    typer.echo(folder / "report.html")
+
+
+def refuse_edited(folder: Path) -> None:
+    """What was measured must be as it was sealed: to seal it anew would hide the change."""
+    from gradveil.errors import ConfigError
+    from gradveil.seal import SEAL, changed
+
+    if not (folder / SEAL).exists():
+        return
+    ours = ("report.html:", "verdict.json:")
+    if problems := [line for line in changed(folder) if not line.startswith(ours)]:
+        raise ConfigError(f"{folder}/{problems[0]}")

@@ -1,4 +1,4 @@
-"""Run an audit, make its report, and say in a few lines what came out."""
+"""Run an audit, judge it, make its report, and say in a few lines what came out."""
 
 from __future__ import annotations
 
@@ -6,74 +6,88 @@ import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import typer
 
 from gradveil import journal, progress
 from gradveil.audit import run
 from gradveil.compute import Compute
+from gradveil.conclusion import conclude
 from gradveil.config import AuditConfig, build
 from gradveil.folder import JOURNAL
-from gradveil.report.build import write_report
-from gradveil.report.cells import Cell, cells
-from gradveil.report.run import read_run
+from gradveil.results import read_run
+from gradveil.verdict import Verdict, as_json
+from gradveil.verdict.estimate import CellResult
 
-COLUMNS = ("defense", "attack", "attacker", "attempted", "failed", "PSNR max", "median", "mean", "identified")
+COLUMNS = (
+    "defense",
+    "attack",
+    "attacker",
+    "attempted",
+    "failed",
+    "leaked",
+    "identified",
+    "PSNR max",
+    "mean",
+    "95 % CI",
+)
 MOST_REASONS = 3
+INCONCLUSIVE = 3
 
 
-def run_and_report(
-    config: AuditConfig, folder: Path, compute: Compute, *, redact: bool, as_json: bool, quiet: bool
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the user wants to see."""
+
+    redact: bool = False
+    as_json: bool = False
+    quiet: bool = False
+    claim: float | None = None
+    strict: bool = False
+
+
+def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
     try:
-        run(build(config), folder, compute, progress.for_stream(quiet))
+        run(build(config), folder, compute, progress.for_stream(output.quiet))
+        verdict = conclude(folder, redact=output.redact, claim=output.claim)
     except KeyboardInterrupt:
         kept = len(journal.read(folder / JOURNAL))
         print(f"interrupted: {kept} trials are kept, go on with --out {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
-    page = write_report(folder, redact=redact)
-    found = cells(read_run(folder))
-    if as_json:
-        typer.echo(
-            json.dumps({"folder": str(folder), "report": str(page), "cells": [as_row(c) for c in found]}, indent=2)
-        )
-    elif not quiet:
-        print_table(found)
-        print_failures(found)
-        typer.echo(f"report: {page}")
+    if output.as_json:
+        told = {"folder": str(folder), "report": str(folder / "report.html")}
+        typer.echo(json.dumps(told | as_json(read_run(folder), verdict, output.claim), indent=2))
+    elif not output.quiet:
+        print_cells([cell for cell in verdict.cells if not cell.control])
+        print_failures(verdict.cells)
+        print_verdict(verdict)
+        typer.echo(f"report: {folder / 'report.html'}")
+    if output.strict and any(f.verdict in ("inconclusive", "not evaluated") for f in verdict.judged):
+        raise typer.Exit(INCONCLUSIVE)
 
 
-def as_row(cell: Cell) -> dict[str, Any]:
-    """One cell for machines; every score with its spread."""
-    names = sorted({name for record in cell.scored for name in record.scores})
-    spreads = {name: spread for name in names if (spread := cell.spread(name))}
-    return {
-        "scenario": cell.scenario,
-        "defense": cell.defense,
-        "attack": cell.attack,
-        "attacker": cell.attacker,
-        "attempted": cell.attempted,
-        "failed": len(cell.failed),
-        "metrics": {
-            name: {"max": s.high, "min": s.low, "median": s.median, "mean": s.mean} for name, s in spreads.items()
-        },
-    }
-
-
-def texts(cell: Cell) -> list[str]:
+def texts(cell: CellResult) -> list[str]:
     """One cell for people."""
-    psnr = cell.spread("psnr")
-    decibels = [f"{x:.1f}" for x in (psnr.high, psnr.median, psnr.mean)] if psnr else ["-"] * 3
-    identified = "-" if cell.identified is None else f"{cell.identified:.0%}"
-    counts = [str(cell.attempted), str(len(cell.failed))]
-    return [cell.defense, cell.attack, cell.attacker, *counts, *decibels, identified]
+    psnr = cell.metrics.get("psnr")
+    decibels = [f"{psnr.worst:.1f}", f"{psnr.mean:.1f}"] if psnr else ["-"] * 2
+    between = f"{psnr.low:.1f} to {psnr.high:.1f}" if psnr and psnr.low is not None else "-"
+    found = [str(cell.leaked), "-" if cell.identified is None else str(cell.identified)]
+    return [cell.defense, cell.attack, cell.attacker, str(cell.attempted), str(cell.failed), *found, *decibels, between]
 
 
-def print_table(found: Sequence[Cell]) -> None:
+def print_cells(found: Sequence[CellResult]) -> None:
+    """A table for each scenario: regimes are never mixed."""
+    scenarios = dict.fromkeys(cell.scenario for cell in found)
+    for scenario in scenarios:
+        if len(scenarios) > 1:
+            typer.echo(scenario)
+        print_table([texts(cell) for cell in found if cell.scenario == scenario])
+
+
+def print_table(lines: Sequence[Sequence[str]]) -> None:
     """Boxed on a terminal, plain columns elsewhere."""
-    lines = [texts(cell) for cell in found]
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markup import escape
@@ -89,10 +103,23 @@ def print_table(found: Sequence[Cell]) -> None:
         typer.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
-def print_failures(found: Sequence[Cell]) -> None:
+def print_failures(found: Sequence[CellResult]) -> None:
     """A failed trial is not a protected picture: say why, the most frequent reasons first."""
-    reasons = Counter(record.reason for cell in found for record in cell.failed)
+    reasons = Counter(record.reason for cell in found for record in cell.records if record.status == "failed")
     for reason, count in reasons.most_common(MOST_REASONS):
         typer.echo(f"{count} trials failed: {''.join(c if c.isprintable() else ' ' for c in reason)}")
     if len(reasons) > MOST_REASONS:
         typer.echo(f"{len(reasons) - MOST_REASONS} more reasons are in the report")
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """Each defense with its word and why; the positive control, which they all rest on."""
+    control = verdict.positive
+    typer.echo(f"positive control: {control.said if control else 'none in this run'}")
+    for finding in verdict.findings:
+        tally = finding.tally
+        where = f" ({tally.scenario})" if tally.role == "variation" else ""
+        typer.echo(f"{tally.defense}{where}: {finding.verdict}. {' '.join(finding.reasons)}")
+    typer.echo(f"verdict: {verdict.word}, under {verdict.under}")
+    if verdict.flags:
+        typer.echo(f"flags: {', '.join(verdict.flags)}")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -16,6 +18,7 @@ from gradveil.config.load import to_tables
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.data import Dataset
+from gradveil.data.arrays import check_arrays
 from gradveil.defenses import DEFENSES
 from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric
@@ -23,15 +26,22 @@ from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.start import weights_from
 from gradveil.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.split import Split, split
+from gradveil.types import Batch
 
 
 def build(config: AuditConfig) -> Audit:
     """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
     config = resolve(config)
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
-    parts = split(dataset, config.scenario.images, config.scenario.batch_size)
+    largest = max(config.scenario.batch_size, *map(int, config.also.get("batch_size", (1,))))
+    parts = split(dataset, config.scenario.images, largest)
+    scenario = scenario_of(config.scenario, dataset, parts)
     return Audit(
-        scenario=scenario_of(config.scenario, dataset, parts),
+        scenario=scenario,
+        also=tuple(variations(config, dataset, parts)),
+        early=model_of(replace(config.scenario, weights=""), dataset) if scenario.trained else None,
+        convergence=config.convergence,
+        declared=config.declared,
         defenses={label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()},
         attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},
         metrics=tuple(_metric(name, config.lpips_weights, parts.gallery) for name in config.metrics),
@@ -41,13 +51,24 @@ def build(config: AuditConfig) -> Audit:
     )
 
 
+def variations(config: AuditConfig, dataset: Dataset, parts: Split) -> Iterator[Scenario]:
+    """The scenario with one key changed at a time."""
+    for key, values in config.also.items():
+        for value in values:
+            if value != getattr(config.scenario, key):
+                changed = replace(config.scenario, **{key: value})
+                name = f"{name_of(config.scenario)}-{key}-{slug(str(value)) or 'none'}"
+                yield replace(scenario_of(changed, dataset, parts), name=name)
+
+
 def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scenario:
     return Scenario(
         name=name_of(config),
         model=model_of(config, dataset),
-        private=parts.victims,
+        private=Batch(*(_grouped(x, config) for x in parts.victims)),
         names=parts.names,
         public=parts.public,
+        trained=bool(config.weights),
         training=LocalTraining(
             steps=config.local_steps,
             rate=config.local_rate,
@@ -61,12 +82,22 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
     )
 
 
+def _grouped(victims: Tensor, config: ScenarioConfig) -> Tensor:
+    """The first victims, in groups of this scenario's size: the same pictures whatever else is varied."""
+    group = (config.images, config.batch_size)
+    return victims.flatten(0, 1)[: config.images * config.batch_size].unflatten(0, group)
+
+
 def name_of(config: ScenarioConfig) -> str:
     """Data, model, pictures per client and, if more than one, local steps: `photos-lenet-b1`."""
     parts = [Path(config.data).name, Path(config.model).name, f"b{config.batch_size}"]
     if config.local_steps > 1:
         parts.append(f"t{config.local_steps}")
-    return re.sub("[^A-Za-z0-9.+-]+", "_", "-".join(parts))
+    return slug("-".join(parts))
+
+
+def slug(text: str) -> str:
+    return re.sub("[^A-Za-z0-9.+-]+", "_", text)
 
 
 def model_of(config: ScenarioConfig, dataset: Dataset) -> nn.Module:
@@ -102,6 +133,8 @@ def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
 def _metric(name: str, lpips_weights: str, gallery: Tensor | None) -> Metric:
     """A metric with what it asks for."""
     offered = {"gallery": gallery, "weights": lpips_weights}
+    if "weights" in options_of(METRICS[name]) and Path(lpips_weights).is_file():
+        check_arrays(Path(lpips_weights))
     if "gallery" in options_of(METRICS[name]) and gallery is None:
         raise ConfigError(f"metrics: {name} needs pictures that are not victims, ask for fewer images")
     return METRICS[name](**{key: value for key, value in offered.items() if key in options_of(METRICS[name])})

@@ -4,22 +4,35 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields
+from datetime import date, time
 from difflib import get_close_matches
 from pathlib import Path
+from reprlib import Repr
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gradveil.errors import ConfigError, unknown
 
 Where = Callable[[str], str]  # the key of a value -> how its giver knows it: "audit.toml: seed", or "--seed"
+LONGEST_TEXT, LONGEST_PART = 4096, 255  # of a path, and of a name between two slashes
+LONGEST_LIST = 1000
+LARGEST_COUNT = 10_000_000
+RANGES = {  # of a method's whole numbers; more steps would take months
+    "steps": {"low": 1, "high": 10_000_000},
+    "restarts": {"low": 1, "high": 10_000},
+    "seed": {},
+}
 _KINDS = {int: "a whole number", float: "a number", str: "text", bool: "true or false"}
+_SHORT = Repr()
+_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 
 def unknown_key(given: str, known: Iterable[str], where: str) -> ConfigError:
     near = get_close_matches(given, list(known), n=1)
     hint = f", did you mean {near[0]!r}?" if near else ","
+    where = where if len(where) <= LONGEST_TEXT else f"{where[:LONGEST_PART]}..."
     return ConfigError(f"{where}: unknown key{hint} Known: {', '.join(sorted(known)) or 'none'}")
 
 
@@ -28,7 +41,7 @@ def check(value: Any, kind: Any, where: str) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         if value not in arguments:
-            raise unknown("value", str(value), map(str, arguments), where)
+            raise unknown("value", value[:LONGEST_PART] if isinstance(value, str) else shown(value), arguments, where)
         return value
     if origin in (Union, UnionType):
         return _one_of(value, arguments, where)
@@ -37,19 +50,62 @@ def check(value: Any, kind: Any, where: str) -> Any:
     kind = str if kind is Path else kind
     if kind in _KINDS:
         return _scalar(value, kind, where)
+    _check_inside(value, where)
     return tuple(value) if isinstance(value, list) else value
 
 
+def shown(value: Any) -> str:
+    """A value as an error shows it: on one line and short, whatever it is."""
+    try:
+        return _SHORT.repr(value)
+    except ValueError:  # Python refuses to write out whole numbers of thousands of digits
+        return f"a {type(value).__name__} too long to show"
+
+
 def _scalar(value: Any, kind: type, where: str) -> Any:
+    _check_one(value, where)
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{where}: expected {_KINDS[kind]}, got {value!r}")
-    if kind is float and not math.isfinite(value):
+        raise ConfigError(f"{where}: expected {_KINDS[kind]}, got {shown(value)}")
+    return value
+
+
+def _check_one(value: Any, where: str) -> None:
+    """What no number and no text may be, wherever it stands."""
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ConfigError(f"{where}: expected a whole number within 64 bits, got one of {value.bit_length()} bits")
+    if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"{where}: expected a finite number, got {value!r}")
     if isinstance(value, str) and not value.isprintable():
-        raise ConfigError(f"{where}: expected text on one line, got {value!r}")
-    return value
+        raise ConfigError(f"{where}: expected text on one line, got {shown(value)}")
+    if isinstance(value, str) and (len(value) > LONGEST_TEXT or _longest_part(value) > LONGEST_PART):
+        raise ConfigError(f"{where}: expected text of at most {LONGEST_PART} letters, got {len(value)}")
+
+
+def _longest_part(text: str) -> int:
+    return max(len(part.encode()) for part in text.split("/"))
+
+
+def _check_inside(value: Any, where: str) -> None:
+    """The same for everything inside tables and lists, of which TOML's dates and times are no part."""
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            _check_one(key, where)
+            _check_inside(inner, where)
+    elif isinstance(value, list | tuple):
+        _check_length(value, where)
+        for inner in value:
+            _check_inside(inner, where)
+    elif isinstance(value, date | time):
+        raise ConfigError(f"{where}: expected no date or time, got {value}")
+    else:
+        _check_one(value, where)
+
+
+def _check_length(value: Sequence[Any], where: str) -> None:
+    if len(value) > LONGEST_LIST:
+        raise ConfigError(f"{where}: expected a list of at most {LONGEST_LIST}, got {len(value)}")
 
 
 def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
@@ -66,7 +122,8 @@ def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
 
 def _tuple(value: Any, kinds: tuple[Any, ...], where: str) -> tuple:
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{where}: expected a list, got {value!r}")
+        raise ConfigError(f"{where}: expected a list, got {shown(value)}")
+    _check_length(value, where)
     return tuple(check(item, kinds[0], where) for item in value)
 
 
@@ -79,9 +136,11 @@ def within(value: float, limits: Mapping[str, Any], where: str) -> None:
         raise ConfigError(f"{where}: must be at most {high}, got {value}")
 
 
-def check_fields(kind: type, raw: Mapping[str, Any], where: Where, prefix: str = "") -> dict[str, Any]:
+def check_fields(
+    kind: type, raw: Mapping[str, Any], where: Where, prefix: str = "", hidden: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """Keys, types and ranges of the plain fields of a config dataclass; tables are the caller's."""
-    hints, known = get_type_hints(kind), {f.name: f for f in fields(kind)}
+    hints, known = get_type_hints(kind), {f.name: f for f in fields(kind) if f.name not in hidden}
     for key in raw:
         if key not in known:
             raise unknown_key(key, known, where(prefix + key))
@@ -106,7 +165,13 @@ def check_options(
         if key not in known:
             raise unknown_key(key, known, where(prefix + key))
     hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
-    return {key: check(value, hints.get(key, Any), where(prefix + key)) for key, value in options.items()}
+    checked = {key: check(value, hints.get(key, Any), where(prefix + key)) for key, value in options.items()}
+    for key, value in checked.items():
+        if value == () and options_of(factory)[key].default != ():
+            raise ConfigError(f"{where(prefix + key)}: none is given, give at least one")
+        if isinstance(value, int):
+            within(value, RANGES.get(key, {"high": LARGEST_COUNT}), where(prefix + key))
+    return checked
 
 
 def missing_options(factory: Callable[..., Any], options: Mapping[str, Any], given: tuple[str, ...] = ()) -> list[str]:

@@ -3,37 +3,53 @@
 from __future__ import annotations
 
 import re
+import stat
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from gradveil import toml
-from gradveil.config.check import Where, check, check_fields
+from gradveil.config.check import Where, check, check_fields, shown, unknown_key
 from gradveil.config.resolve import is_user_model, resolve
-from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
+from gradveil.config.schema import VARIED, AuditConfig, Choice, ScenarioConfig
 from gradveil.errors import ConfigError
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
+TABLES = ("scenario", "also", "defense", "attack")
 LARGEST = 1_000_000  # bytes of a config file
+DEEPEST, MOST = 16, 1000  # tables and lists inside each other; defenses or attacks
+# tomllib's time grows with the square of a key's parts: a megabyte of a.a.a.a would keep it busy for hours
+LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}""")
 
 
 def read_tables(path: Path, model_given: bool = False) -> dict[str, Any]:
     """The raw tables of a config file. `model_given`: the command line names the model itself, whatever is written."""
     try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"{path}: cannot be read, {error.strerror or error}") from error
-    if len(content) > LARGEST:
-        raise ConfigError(f"{path}: {len(content)} bytes, expected a config of at most {LARGEST}")
-    try:
-        raw = tomllib.loads(content.decode())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: not TOML, {error}") from error
+        text = _content(path).decode("utf-8-sig")
+        if LONG_KEY.search(text):
+            raise ConfigError(f"{path}: a key of more than {DEEPEST} parts, expected tables of tables at most")
+        raw = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
+        raise ConfigError(f"{path}: not TOML in UTF-8, {error}") from error
     if not model_given:
         refuse_code(raw, path)
     return raw
+
+
+def _content(path: Path) -> bytes:
+    """Of a plain file alone: a pipe could keep us waiting, and a device never ends."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):
+            raise ConfigError(f"{path}: cannot be read, expected a file")
+        if found.st_size > LARGEST:
+            raise ConfigError(f"{path}: {found.st_size} bytes, expected a config of at most {LARGEST}")
+        with path.open("rb") as file:
+            return file.read(LARGEST)
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path}: cannot be read, {getattr(error, 'strerror', None) or error}") from error
 
 
 def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
@@ -49,13 +65,31 @@ def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
 def load(path: str | Path) -> AuditConfig:
     """The config in a file, checked and complete."""
     path = Path(path)
-    return from_tables(read_tables(path), lambda key: f"{path}: {key}")
+    raw = read_tables(path)
+    config = from_tables(raw, lambda key: f"{path}: {key}")
+    require_attacker(raw, path)
+    return config
+
+
+def require_attacker(raw: Mapping[str, Any], path: Path) -> None:
+    """Who attacks is the first thing to say in a file that somebody signs."""
+    scenario = raw.get("scenario", {})
+    if isinstance(scenario, Mapping) and "attacker" not in scenario:
+        known = " or ".join(repr(name) for name in get_args(get_type_hints(ScenarioConfig)["attacker"]))
+        raise ConfigError(f"{path}: scenario.attacker: is not stated, write attacker = {known}")
 
 
 def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
     """Raw tables to a config: keys, types, ranges and names are right, and the budget is spent."""
-    tables = {key: _table(raw[key], where(key)) for key in ("scenario", "defense", "attack") if key in raw}
-    plain = check_fields(AuditConfig, {k: v for k, v in raw.items() if k not in tables}, where)
+    for key, value in raw.items():
+        _check_depth(value, where(key))
+    tables = {key: _table(raw[key], where(key)) for key in TABLES if key in raw}
+    plain = check_fields(AuditConfig, {k: v for k, v in raw.items() if k not in tables}, where, hidden=("declared",))
+    plain["declared"] = tuple(_declared(raw))
+    if plain.get("budget") == "quick":
+        plain.setdefault("convergence", False)
+    if "also" in tables:
+        plain["also"] = _also(tables["also"], where)
     if "scenario" in tables:
         plain["scenario"] = _scenario(tables["scenario"], where)
     for kind in ("defense", "attack"):
@@ -64,23 +98,54 @@ def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
     return resolve(AuditConfig(**plain), where)
 
 
+def _check_depth(value: Any, where: str) -> None:
+    level = [value]
+    for _ in range(DEEPEST):
+        tables = [one.values() if isinstance(one, Mapping) else one for one in level]
+        level = [inner for one in tables if isinstance(one, Iterable) and not isinstance(one, str) for inner in one]
+    if level:
+        raise ConfigError(f"{where}: nested more than {DEEPEST} deep")
+
+
 def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: expected a table, got {value!r}")
+        raise ConfigError(f"{where}: expected a table, got {shown(value)}")
     return value
 
 
 def _scenario(raw: Mapping[str, Any], where: Where) -> ScenarioConfig:
     options = _table(raw.get("data_options", {}), where("scenario.data_options"))
     plain = {key: value for key, value in raw.items() if key != "data_options"}
+    if plain.get("data") == "":  # as a path it would be the current folder
+        raise ConfigError(f"{where('scenario.data')}: expected a name or a path, got nothing")
     return ScenarioConfig(**check_fields(ScenarioConfig, plain, where, "scenario."), data_options=dict(options))
+
+
+def _also(raw: Mapping[str, Any], where: Where) -> dict[str, tuple[Any, ...]]:
+    """Lists of other values, each checked as the scenario's own would be."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for key, values in raw.items():
+        if key not in VARIED:
+            raise unknown_key(key, VARIED, where(f"also.{key}"))
+        listed = values if isinstance(values, list | tuple) else [values]
+        each = [check_fields(ScenarioConfig, {key: value}, lambda k: where(f"also.{k}"))[key] for value in listed]
+        found[key] = tuple(dict.fromkeys(each))
+    return found
+
+
+def _declared(raw: Mapping[str, Any]) -> Iterator[str]:
+    """What was said and not only assumed."""
+    for key, value in raw.items():
+        yield from (f"scenario.{inner}" for inner in value) if key == "scenario" else (key,)
 
 
 def _choices(raw: Mapping[str, Any], kind: str, where: Where) -> dict[str, Choice]:
     choices: dict[str, Choice] = {}
+    if len(raw) > MOST:
+        raise ConfigError(f"{where(kind)}: {len(raw)} of them, the limit is {MOST}")
     for label, value in raw.items():
         if not LABEL.fullmatch(label):
-            raise ConfigError(f"{where(kind)}: label {label!r}: expected letters, digits and . _ + - (at most 64)")
+            raise ConfigError(f"{where(kind)}: label {shown(label)}: expected letters, digits and . _ + - (at most 64)")
         options = dict(_table(value, where(f"{kind}.{label}")))
         name = check(options.pop("name", label), str, where(f"{kind}.{label}.name"))
         choices[label] = Choice(name=name, options=options)
@@ -89,8 +154,8 @@ def _choices(raw: Mapping[str, Any], kind: str, where: Where) -> dict[str, Choic
 
 def to_tables(config: AuditConfig) -> dict[str, Any]:
     """The inverse of `from_tables`."""
-    tables = {key: value for key, value in asdict(config).items() if key not in ("scenario", "defense", "attack")}
-    tables["scenario"] = dict(asdict(config.scenario))
+    own = {key: value for key, value in asdict(config).items() if key not in (*TABLES, "declared")}
+    tables = own | {"scenario": asdict(config.scenario), "also": {k: list(v) for k, v in config.also.items()}}
     for kind in ("defense", "attack"):
         chosen: Mapping[str, Choice] = getattr(config, kind)
         tables[kind] = {label: {"name": c.name, **c.options} for label, c in chosen.items()}

@@ -17,6 +17,11 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
     return field(default=default, metadata={"low": low, "high": high})
 
 
+# what a scenario can be varied in: the same pictures, model and attackers
+VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
+          "weight_decay", "batchnorm", "labels")  # fmt: skip
+
+
 @dataclass(frozen=True, kw_only=True)
 class Choice:
     """One row of a catalogue and the options it is built with."""
@@ -44,7 +49,7 @@ class ScenarioConfig:
     batchnorm: BatchNorm = "eval"
     loss: Loss = "cross-entropy"
     labels: Literal["known", "inferred"] = "known"
-    attacker: Literal["curious", "malicious"] = "curious"
+    attacker: Literal["eavesdropper", "curious", "malicious"] = "curious"
 
 
 def default_defenses() -> dict[str, Choice]:
@@ -69,6 +74,9 @@ class AuditConfig:
     budget: Budget = "standard"
     metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
     lpips_weights: str = ""
+    convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
+    also: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)  # other values of keys of the scenario
     defense: Mapping[str, Choice] = field(default_factory=default_defenses)
     attack: Mapping[str, Choice] = field(default_factory=default_attacks)
+    declared: tuple[str, ...] = field(default=(), compare=False)  # keys that were given; the rest are defaults

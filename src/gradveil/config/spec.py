@@ -7,8 +7,11 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from gradveil.config.check import shown
 from gradveil.config.schema import Choice
 from gradveil.errors import ConfigError
+
+LONGEST = 1000  # letters of a value: TOML's reader takes its time with long ones
 
 
 def parse_value(text: str) -> Any:
@@ -17,26 +20,26 @@ def parse_value(text: str) -> Any:
     >>> parse_value("1e-3"), parse_value("true"), parse_value("cosine"), parse_value("[1, 2]")
     (0.001, True, 'cosine', [1, 2])
     """
-    if "\n" in text or "\r" in text:
+    if "\n" in text or "\r" in text or len(text) > LONGEST:
         return text
     try:
         value = tomllib.loads(f"value = {text}")["value"]
-    except (tomllib.TOMLDecodeError, RecursionError):
+    except (ValueError, RecursionError):  # a number of thousands of digits is a plain ValueError
         return text
     return value if isinstance(value, bool | int | float | str | list) else text
 
 
-def parse_pairs(pairs: Sequence[str], where: str) -> dict[str, Any]:
-    """`k=v` texts to a dict; a key may be given once."""
+def parse_pairs(pairs: Sequence[str], where: str, texts: bool = False) -> dict[str, Any]:
+    """`k=v` texts to a dict; a key may be given once. `texts` leaves the values as they are written."""
     options: dict[str, Any] = {}
     for pair in pairs:
         key, equals, value = pair.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise ConfigError(f"{where}: expected KEY=VALUE, got {pair!r}")
+            raise ConfigError(f"{where}: expected KEY=VALUE, got {shown(pair)}")
         if key in options:
             raise ConfigError(f"{where}: {key}: given twice")
-        options[key] = parse_value(value.strip())
+        options[key] = value.strip() if texts else parse_value(value.strip())
     return options
 
 
@@ -69,7 +72,7 @@ def parse_choice(text: str, where: str) -> Choice:
     """
     name, colon, options = text.partition(":")
     if not name.strip() or (colon and not options.strip()):
-        raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {text!r}")
+        raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {shown(text)}")
     pairs = split_outside(options, ",") if colon else []
     return Choice(name=name.strip(), options=parse_pairs(pairs, where))
 
@@ -82,7 +85,7 @@ def parse_choices(texts: Sequence[str], where: str) -> dict[str, Choice]:
     for text, choice in zip(texts, choices, strict=True):
         label = choice.name if often[choice.name] == 1 else label_of(choice)
         if label in labelled:
-            raise ConfigError(f"{where}: {text!r} is given twice")
+            raise ConfigError(f"{where}: {shown(text)} is given twice")
         labelled[label] = choice
     return labelled
 

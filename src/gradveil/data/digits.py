@@ -9,7 +9,7 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from gradveil.data.base import Dataset, check_channels, check_positive, check_split, one_hot, statistics
+from gradveil.data.base import Dataset, check_amount, check_channels, check_positive, check_split, one_hot, statistics
 from gradveil.errors import ConfigError
 
 DARKEST = 16  # pixels are counts from 0 to 16
@@ -22,6 +22,7 @@ def digits(*, split: str = "test", limit: int | None = None, size: int = 32, cha
     check_positive("digits", limit=limit, size=size)
     check_channels("digits", channels)
     table = _table()
+    check_amount("digits: size", (len(table), channels, size, size))
     part = (table[:TRAIN] if split == "train" else table[TRAIN:])[:limit]
     small = torch.from_numpy(part[:, :-1]).float().view(-1, 1, 8, 8) / DARKEST
     images = F.interpolate(small, size=(size, size), mode="bilinear", align_corners=False)

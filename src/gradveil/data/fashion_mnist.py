@@ -26,6 +26,7 @@ from gradveil.data.base import (
 from gradveil.errors import ConfigError
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
+MOST, SIDE = 60_000, 28
 PREFIX = {"train": "train", "test": "t10k"}
 UNSIGNED_BYTES = 0x08  # the third byte of the magic number: the type; the fourth is the number of dimensions
 DEBIAN = Path("/usr/share/datasets/fashion-mnist")  # apt install dataset-fashion-mnist
@@ -39,12 +40,13 @@ def fashion_mnist(
     check_split("fashion-mnist", split)
     check_positive("fashion-mnist", limit=limit, size=size)
     folder = _folder(root, split)
-    pictures = read_idx(_file(folder, f"{PREFIX[split]}-images-idx3-ubyte"), dimensions=3)
+    pictures = read_idx(_file(folder, f"{PREFIX[split]}-images-idx3-ubyte"), (MOST, SIDE, SIDE))
     path = _file(folder, f"{PREFIX[split]}-labels-idx1-ubyte")
-    labels = read_idx(path, dimensions=1)
+    labels = read_idx(path, (MOST,))
     if len(labels) != len(pictures):
         raise ConfigError(f"{path}: {len(labels)} labels for {len(pictures)} pictures, fetch the files again")
     check_labels(path, labels, len(CLASSES))
+    check_amount("fashion-mnist: size", (len(pictures), size, size))
     images = from_bytes(pictures[:limit, None])
     return Dataset(
         name="fashion-mnist",
@@ -56,11 +58,11 @@ def fashion_mnist(
     )
 
 
-def read_idx(path: Path, dimensions: int) -> np.ndarray:
-    """An idx file of unsigned bytes. The header is checked before anything is allocated."""
+def read_idx(path: Path, most: tuple[int, ...]) -> np.ndarray:
+    """An idx file of unsigned bytes: `most` rows, and exactly the other sides. The header is checked first."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            shape = _header(path, file.read(4 + 4 * dimensions), dimensions)
+            shape = _header(path, file.read(4 + 4 * len(most)), most)
             expected = prod(shape)
             content = file.read(expected + 1)  # one more, to notice a file that is too long
     except (OSError, EOFError, zlib.error) as error:
@@ -73,11 +75,13 @@ def read_idx(path: Path, dimensions: int) -> np.ndarray:
     return np.frombuffer(content, np.uint8).reshape(shape)
 
 
-def _header(path: Path, header: bytes, dimensions: int) -> tuple[int, ...]:
-    if len(header) < 4 + 4 * dimensions or header[:4] != bytes((0, 0, UNSIGNED_BYTES, dimensions)):
-        raise ConfigError(f"{path}: not an idx file of {dimensions}-dimensional bytes, fetch it again from {PAGE}")
-    shape = struct.unpack(f">{dimensions}I", header[4:])
-    check_amount(path, shape)
+def _header(path: Path, header: bytes, most: tuple[int, ...]) -> tuple[int, ...]:
+    if len(header) < 4 + 4 * len(most) or header[:4] != bytes((0, 0, UNSIGNED_BYTES, len(most))):
+        raise ConfigError(f"{path}: not an idx file of {len(most)}-dimensional bytes, fetch it again from {PAGE}")
+    shape = struct.unpack(f">{len(most)}I", header[4:])
+    if not 1 <= shape[0] <= most[0] or shape[1:] != most[1:]:
+        told, limit = (" x ".join(map(str, sides)) for sides in (shape, most))
+        raise ConfigError(f"{path}: header promises {told}, Fashion-MNIST has {limit} at most; fetch it from {PAGE}")
     return shape
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from itertools import zip_longest
 from pathlib import Path
 
@@ -35,8 +36,8 @@ def image_folder(
     check_positive("image-folder", size=size, limit=limit)
     check_channels("image-folder", channels)
     folder = _split_folder(Path(root), split)
-    classes = _classes(folder)
-    found = _round_robin([_pictures(place) for place in classes])[:limit]
+    classes = _classes(folder, Path(root))
+    found = _round_robin([_pictures(place, Path(root)) for place in classes])[:limit]
     images = from_bytes(_read(found, size, channels))
     mean, std = statistics(images)
     return Dataset(
@@ -60,22 +61,37 @@ def _split_folder(root: Path, split: str) -> Path:
     return root
 
 
-def _classes(folder: Path) -> list[Path]:
-    classes = sorted(place for place in folder.iterdir() if place.is_dir() and not place.name.startswith("."))
+def _classes(folder: Path, root: Path) -> list[Path]:
+    entries = _entries(folder, root)
+    for path in entries:
+        if path.suffix.lower() in SUFFIXES and not path.is_dir():
+            raise ConfigError(f"{path}: a picture outside of the class folders, put it into one or remove it")
+    classes = [path for path in entries if path.is_dir()]
     if not classes:
         raise ConfigError(f"{folder}: no class folders here, put pictures into {folder}/<class>/")
     return classes
 
 
-def _pictures(place: Path) -> list[Path]:
+def _pictures(place: Path, root: Path) -> list[Path]:
     """Sorted. A file of another kind is an error: left out in silence, it would be missing from the audit."""
-    files = sorted(path for path in place.iterdir() if path.is_file() and not path.name.startswith("."))
+    files = _entries(place, root)
     for path in files:
+        if not path.is_file():
+            raise ConfigError(f"{path}: not a file, a class folder holds pictures alone; move or remove it")
         if path.suffix.lower() not in SUFFIXES:
             raise ConfigError(f"{path}: not one of {', '.join(SUFFIXES)}; convert or remove it")
     if not files:
         raise ConfigError(f"{place}: no pictures in this class, add some or remove the folder")
     return files
+
+
+def _entries(folder: Path, root: Path) -> list[Path]:
+    """What is not hidden, sorted. A link must not lead out: a folder from elsewhere could show your own pictures."""
+    entries = sorted(path for path in folder.iterdir() if not path.name.startswith("."))
+    for path in (folder, *entries):
+        if path.is_symlink() and path != root and not Path(os.path.realpath(path)).is_relative_to(root.resolve()):
+            raise ConfigError(f"{path}: a link that leads out of {root}, copy the pictures into the folder instead")
+    return entries
 
 
 def _round_robin(classes: list[list[Path]]) -> list[Path]:
@@ -84,6 +100,8 @@ def _round_robin(classes: list[list[Path]]) -> list[Path]:
 
 
 def _read(paths: list[Path], size: int | None, channels: int) -> np.ndarray:
+    if size is not None:
+        check_amount("image-folder: size", (len(paths), channels, size, size))
     first = _fitted(paths[0], size, channels)
     check_amount(paths[0].parent.parent, (len(paths), channels, first.height, first.width))
     pixels = np.zeros((len(paths), first.height, first.width, channels), np.uint8)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import zipfile
+import zlib
 from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 
+from gradveil.data.arrays import read_arrays
 from gradveil.data.base import check_labels
 from gradveil.data.picture import read_picture
 from gradveil.errors import ConfigError
@@ -37,11 +39,7 @@ def read_mosaics(root: Path, split: str, limit: int | None) -> tuple[np.ndarray,
 
 
 def _labels(path: Path, split: str) -> np.ndarray:
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            labels = file[f"y_{split}"]
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"{path}: damaged ({error}), copy it again") from error
+    labels = read_arrays(path, (f"y_{split}",))[f"y_{split}"]
     if labels.shape != (TOTAL[split],) or labels.dtype != np.uint8:
         raise ConfigError(f"{path}: y_{split} is {labels.dtype} {labels.shape}, expected uint8 ({TOTAL[split]},)")
     check_labels(path, labels, 100)
@@ -60,7 +58,7 @@ def _members(archive: Path, wanted: set[int]) -> Iterator[tuple[int, bytes, str]
                 if member.file_size > LARGEST_MEMBER:
                     raise ConfigError(f"{where}: {member.file_size:,} bytes, more than a mosaic has; copy it again")
                 yield int(number), file.read(member), where
-    except (OSError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, RuntimeError, zlib.error, zipfile.BadZipFile) as error:
         raise ConfigError(f"{archive}: missing or damaged ({error}), copy it again") from error
 
 

@@ -1,4 +1,9 @@
-"""Picture files of unknown origin: everything is checked before the pixels are decoded."""
+"""Picture files of unknown origin: everything is checked before the pixels are decoded.
+
+The content decides about the format, not the name of the file. Palettes, CMYK and transparency become RGB or gray as
+Pillow converts them (transparency is dropped); what would lose more is refused: several pictures in a file, and more
+than 8 bits per channel.
+"""
 
 from __future__ import annotations
 
@@ -8,32 +13,56 @@ from contextlib import contextmanager
 from io import BytesIO
 from pathlib import Path
 
-from PIL import Image, ImageOps, UnidentifiedImageError
+import numpy as np
+from PIL import Image, ImageFile, ImageOps, UnidentifiedImageError
 
 from gradveil.errors import ConfigError
 
 FORMATS = ("PNG", "JPEG", "TIFF", "WEBP")
 MAX_PIXELS = 25_000_000
 MODES = {1: "L", 3: "RGB"}
+BLACK, WHITE = 0, 255
+LOST = 128  # libjpeg's gray for blocks that are not there
+BLOCK = 8
 
 
 def read_picture(source: Path | BytesIO, channels: int, where: Path | str) -> Image.Image:
     """One picture, upright, in 8 bits per channel; `where` is how errors call it."""
-    with _told(where), Image.open(source, formats=FORMATS) as image:
-        _check_header(image, where)
+    with _told(where):
+        image = _decoded(source, where, over=BLACK)
+        _check_whole(image, source, where)
         return ImageOps.exif_transpose(image).convert(MODES[channels])
 
 
-def _check_header(image: Image.Image, where: Path | str) -> None:
+def _decoded(source: Path | BytesIO, where: Path | str, over: int) -> Image.Image:
+    with Image.open(source, formats=FORMATS) as image:
+        _check_header(image, where)
+        bands = len(image.getbands())
+        image.im = Image.new(image.mode, image.size, over if bands == 1 else (over,) * bands).im
+        image.load()
+        return image
+
+
+def _check_header(image: ImageFile.ImageFile, where: Path | str) -> None:
     width, height = image.size
     if width * height > MAX_PIXELS:
         raise ConfigError(f"{where}: {width}x{height} pixels, the limit is {MAX_PIXELS:,}, make the picture smaller")
-    frames = getattr(image, "n_frames", 1)
-    if frames > 1:
-        raise ConfigError(f"{where}: holds {frames} pictures, save each in a file of its own")
-    if image.mode.startswith(("I", "F")):
-        # Pillow would clip these to 0..255 without a word, and only the owner knows the range that was meant
+    if getattr(image, "is_animated", False):
+        raise ConfigError(f"{where}: holds more than one picture, save each in a file of its own")
+    stored = str([tile[3] for tile in image.tile])  # 16 bits of color are "RGB;16B" here and plain "RGB" as a mode
+    if image.mode.startswith(("I", "F")) or ";16" in stored:
+        # Pillow would clip or cut these to 0..255 without a word, and only the owner knows the range that was meant
         raise ConfigError(f"{where}: has more than 8 bits per channel ({image.mode}), scale it to 8 bits first")
+
+
+def _check_whole(image: Image.Image, source: Path | BytesIO, where: Path | str) -> None:
+    """Rows that a file promises but does not hold stay as the canvas was: black here, white in a second decoding."""
+    end = np.asarray(image)[-BLOCK:, -BLOCK:]
+    cut = image.format == "JPEG" and bool((end == LOST).all())
+    if not cut and not end[-2:, -1].all():
+        cut = image.tobytes() != _decoded(source, where, over=WHITE).tobytes()
+    if cut:
+        raise ConfigError(f"{where}: damaged or truncated picture (its end is blank), replace it or save it as PNG")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Generator, nn
 
@@ -26,8 +27,11 @@ class Paper:
 class Defense:
     """No defense: the update as it is.
 
-    Stages run in the order of the methods below; see `gradveil.client`.
+    Stages run in the order of the methods below; see `gradveil.client`. `stronger` names the options that make a
+    defense stronger as they grow: an audit in which more of it leaks more has something wrong.
     """
+
+    stronger: ClassVar[tuple[str, ...]] = ()
 
     def model(self, model: nn.Module) -> nn.Module:
         """Once, when the federation agrees on the architecture."""
@@ -56,6 +60,11 @@ class Defense:
     def surrogate(self, seen: Update) -> Defense:
         """What an attacker who knows this defense runs in its place on dummy data: differentiable, drawing nothing.
 
-        `seen` is one client's update as received. The default models no defense at all.
+        `seen` is one client's update as received. The default models no defense at all; a defense that leaves it at
+        that names no adaptive attacker, and no audit can say more of it than "not evaluated".
         """
         return Defense()
+
+    @property
+    def has_adaptive_attacker(self) -> bool:
+        return type(self).surrogate is not Defense.surrogate

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Generator
 
@@ -21,16 +22,19 @@ PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.089
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(Defense):
-    """Adds normal noise of standard deviation `scale` to every number of the update, whatever the update's size.
+    """Adds normal noise of standard deviation `scale` to every number of the update, whatever the update's size."""
 
-    The surrogate is the default one, no defense: an attacker models zero-mean noise by its mean.
-    """
+    stronger: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float = 1e-2
 
     def __post_init__(self) -> None:
         if not (self.scale >= 0 and math.isfinite(self.scale)):
             raise ConfigError(f"gaussian: scale = {self.scale} is not a standard deviation, take a number >= 0")
+
+    def surrogate(self, seen: Update) -> Defense:
+        """None: the best guess of zero-mean noise is its mean, so knowing of it changes nothing in the match."""
+        return Defense()
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: u + self.scale * normal(u.shape, rng, u) for name, u in update.items()}

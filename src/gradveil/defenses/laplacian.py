@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Generator, Tensor
 
@@ -20,16 +21,19 @@ PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.089
 
 @dataclass(frozen=True, kw_only=True)
 class Laplacian(Defense):
-    """Adds Laplacian noise of `scale` to every number of the update, whatever the update's size.
+    """Adds Laplacian noise of `scale` to every number of the update, whatever the update's size."""
 
-    The surrogate is the default one, no defense: an attacker models zero-mean noise by its mean.
-    """
+    stronger: ClassVar[tuple[str, ...]] = ("scale",)
 
     scale: float = 1e-2
 
     def __post_init__(self) -> None:
         if not (self.scale >= 0 and math.isfinite(self.scale)):
             raise ConfigError(f"laplacian: scale = {self.scale} is not a scale, take a number >= 0")
+
+    def surrogate(self, seen: Update) -> Defense:
+        """None: the best guess of zero-mean noise is its mean, so knowing of it changes nothing in the match."""
+        return Defense()
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: u + self.scale * _laplace(rng, u) for name, u in update.items()}

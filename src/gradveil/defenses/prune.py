@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Generator, Tensor
 
@@ -20,6 +21,8 @@ class Prune(Defense):
 
     The count is exact, round(ratio * size): of equal magnitudes at the border the earlier positions go first.
     """
+
+    stronger: ClassVar[tuple[str, ...]] = ("ratio",)
 
     ratio: float = 0.9
 

@@ -50,6 +50,10 @@ class Stack(Defense):
     def acts_at(self, stage: str) -> bool:
         return any(defense.acts_at(stage) for defense in self.defenses)
 
+    @property
+    def has_adaptive_attacker(self) -> bool:
+        return all(defense.has_adaptive_attacker for defense in self.defenses)
+
     def surrogate(self, seen: Update) -> Stack:
         return Stack(tuple(defense.surrogate(seen) for defense in self.defenses))
 

@@ -96,6 +96,9 @@ def _read(path: Path) -> dict[str, Tensor]:
         raise ConfigError(f"{path}: cannot be read as an .npz of LPIPS weights, give another file ({error})") from error
     for layer, (index, _, _) in enumerate(CONVOLUTIONS):
         for name in (f"features.{index}.weight", f"features.{index}.bias", f"lin{layer}"):
-            if name not in arrays or len(arrays[name]) != CHANNELS[layer]:
-                raise ConfigError(f"{path}: {name} is missing or has another size, give AlexNet's LPIPS v0.1 weights")
+            expected = (CHANNELS[layer], (3, *CHANNELS)[layer]) if name.endswith("weight") else (CHANNELS[layer],)
+            if name not in arrays or arrays[name].shape[:2] != expected or not arrays[name].isfinite().all():
+                raise ConfigError(
+                    f"{path}: {name} is missing, not finite or has another size, give AlexNet's LPIPS v0.1 weights"
+                )
     return arrays

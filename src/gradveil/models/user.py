@@ -52,7 +52,7 @@ def _run(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[name]
+        sys.modules.pop(name, None)  # the file may have taken itself out
         raise
     return module
 

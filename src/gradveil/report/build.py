@@ -2,126 +2,142 @@
 
 from __future__ import annotations
 
-import os
-import re
-import tempfile
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup, escape
-
 from gradveil.flags import FLAGS
+from gradveil.folder import private_files, write_whole
+from gradveil.provenance import sha256
 from gradveil.record import Record
-from gradveil.report.cells import Cell, cells, summaries
-from gradveil.report.figures import looks_same, png_uri, strip_plot
+from gradveil.report.blocks import Block, blocks, control_cells
+from gradveil.report.claim import examined
+from gradveil.report.exhibits import exhibits, leakage, prior_only
+from gradveil.report.figures import Axis, Strip, axis_of, strip
+from gradveil.report.ledger import attacker, ledger
+from gradveil.report.page import filled
 from gradveil.report.redact import redacted
-from gradveil.report.run import Run, read_run
-from gradveil.report.scope import assumptions, not_tested
+from gradveil.report.scope import dated, expires, not_tested
+from gradveil.results import Run, read_run
+from gradveil.verdict import Verdict, judge
+from gradveil.verdict.effort import effort
+from gradveil.verdict.estimate import CellResult
+from gradveil.verdict.leak import MARGIN
+from gradveil.verdict.tally import Tally
 
-TEMPLATES = Path(__file__).parent / "templates"
-SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are in the plot and in the journal
-# what a browser must not be handed inside a name: controls, direction overrides, halves of letters
-UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exhibit:
-    """One picture of the gallery; `fed` is empty where it looks like the original."""
-
-    record: Record
-    original: str
-    fed: str
-    reconstructed: str
+TOLD_ELSEWHERE = ("scenarios", "declared")
 
 
-def write_report(folder: Path, redact: bool = False) -> Path:
-    """Write `report.html` into a run's folder. `redact` leaves out pictures, client names and class names."""
-    run = read_run(Path(folder))
-    page = render(redacted(run) if redact else run)
-    return _replace(Path(folder) / "report.html", page)
+def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
+    """Write `report.html` into a run's folder: whole or not at all, for its owner alone.
+
+    `redact` leaves out pictures, names and paths. `claim`: say whether "at most this share leaks" is supported.
+    """
+    run, path = read_run(Path(folder)), Path(folder) / "report.html"
+    page = render(redacted(run) if redact else run, claim)
+    with private_files():
+        write_whole(path, page.encode("utf-8", "replace"))
+    return path
 
 
-def render(run: Run) -> str:
+def render(run: Run, claim: float | None = None) -> str:
     """The page."""
-    found = cells(run)
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            run=run,
-            summaries=summaries(run),
-            cells=found,
-            plot=strip_plot(found),
-            galleries=[(cell, _exhibits(run, cell)) for cell in found],
-            scores={name for record in run.records for name in record.scores},
-            fed_differs=any("psnr_fed" in (s := r.scores) and s["psnr_fed"] != s.get("psnr") for r in run.records),
-            failures=_failures(found),
-            failed=sum(len(cell.failed) for cell in found),
-            scenarios={cell.scenario for cell in found},
-            assumptions=assumptions(run),
-            settings=_settings(run),
-            not_tested=not_tested(run),
-            flags=_flags(found),
-            provenance=list(_flat(run.provenance)),
-            date=str(run.provenance.get("finished") or run.provenance.get("started") or ""),
-        )
+    verdict = judge(run)
+    found = blocks(run, verdict)
+    cells = [cell for block in found for scene in block.scenes for cell in scene.cells]
+    axis = axis_of(cells, verdict.baselines)
+    content = {
+        "run": run,
+        "verdict": verdict,
+        "blocks": found,
+        "cells": cells,
+        "axis": axis,
+        "strips": _strips(found, axis, verdict),
+        "scores": {name for cell in cells for name in cell.metrics},
+        "margin": MARGIN,
+        "reasons": _reasons(verdict),
+        "claim": None if claim is None else examined(verdict, claim),
+        "failures": _failures(cells),
+        "efforts": {label: effort(choice) for label, choice in run.choices("attack").items()},
+        "controls": control_cells(run, verdict),
+        "flags": list(_flags(verdict, cells)),
+        "flag_titles": {name: flag.title for name, flag in FLAGS.items()},
+        "not_tested": not_tested(run, verdict),
+    }
+    return filled(
+        "report.html.j2", content | _pictures(run, found, verdict) | _assumed(run, verdict) | _origin(run, cells)
     )
 
 
-def _environment() -> Environment:
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_printable,
-    )
-    environment.filters["code"] = _code
-    return environment
+def _reasons(verdict: Verdict) -> list[tuple[list[Tally], str]]:
+    """Why the run has its word; what was found alike is said once."""
+    groups: dict[str, list[Tally]] = {}
+    for finding in verdict.judged:
+        if finding.verdict == verdict.word:
+            groups.setdefault(" ".join(finding.reasons), []).append(finding.tally)
+    return [(tallies, told) for told, tallies in groups.items()]
 
 
-def _printable(value: Any) -> Any:
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return UNPRINTABLE.sub("\ufffd", value)
-    return value
+def _strips(found: Sequence[Block], axis: Axis | None, verdict: Verdict) -> Mapping[str, list[Strip]]:
+    """By scenario."""
+    if axis is None:
+        return {}
+    scenes = [scene for block in found for scene in block.scenes]
+    return {scene.name: [strip(cell, axis, verdict.baselines) for cell in scene.cells] for scene in scenes}
 
 
-def _code(text: str) -> Markup:
-    """`Words` between backticks as code."""
-    return Markup("").join(
-        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
-        for number, part in enumerate(text.split("`"))
-    )
+def _pictures(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str, Any]:
+    """By scenario, of every cell."""
+    without, shown = prior_only(run), {}
+    for scene in (scene for block in found for scene in block.scenes):
+        shown[scene.name] = [(cell, exhibits(run, cell, without, verdict.baselines)) for cell in scene.cells]
+    return {"galleries": shown, "has_pictures": any(found for cells in shown.values() for _, found in cells)}
 
 
-def _exhibits(run: Run, cell: Cell) -> list[Exhibit]:
-    """The most leaked pictures of a cell."""
-    found: list[Exhibit] = []
-    for record in cell.scored[:SHOWN]:
-        if (pictures := run.pictures(record)) is not None:
-            fed = "" if looks_same(pictures.original, pictures.fed) else png_uri(pictures.fed)
-            original, reconstructed = png_uri(pictures.original), png_uri(pictures.reconstructed)
-            found.append(Exhibit(record=record, original=original, fed=fed, reconstructed=reconstructed))
-    return found
+def _assumed(run: Run, verdict: Verdict) -> dict[str, Any]:
+    return {"attacker": attacker(run), "ledger": ledger(run, verdict), "settings": _settings(run)}
 
 
-def _failures(found: Sequence[Cell]) -> list[tuple[Cell, str, list[Record]]]:
+def _origin(run: Run, cells: Sequence[CellResult]) -> dict[str, Any]:
+    """Where the run comes from and how to check it."""
+    own = {key: value for key, value in run.provenance.items() if key not in TOLD_ELSEWHERE}
+    return {
+        "provenance": list(_flat(own | _journal_hash(run))),
+        "commands": _commands(run, cells),
+        "date": dated(run),
+        "expires": expires(run),
+    }
+
+
+def _journal_hash(run: Run) -> dict[str, str]:
+    path = run.folder / "journal.jsonl"
+    return {"journal_sha256": sha256(path.read_bytes())} if path.is_file() else {}
+
+
+def _commands(run: Run, cells: Sequence[CellResult]) -> list[str]:
+    """To check the folder, and to compute the most leaked trial again."""
+    scored = [record for cell in cells for record in cell.records if record.status == "ok" and record.key]
+    key = shlex.quote(max(scored, key=leakage).key) if scored else "KEY"
+    folder = "RUN" if run.redacted else shlex.quote(run.name)
+    return [f"gradveil verify {folder}", f"gradveil reproduce-cell {folder} --trial {key}"]
+
+
+def _failures(cells: Sequence[CellResult]) -> list[tuple[CellResult, str, list[Record]]]:
     """Failed trials by cell and reason."""
-    groups: list[tuple[Cell, str, list[Record]]] = []
-    for cell in found:
-        for reason in dict.fromkeys(record.reason for record in cell.failed):
-            groups.append((cell, reason, [r for r in cell.failed if r.reason == reason]))
-    return groups
+    groups: dict[tuple[int, str], list[Record]] = {}
+    for number, cell in enumerate(cells):
+        for record in cell.records:
+            if record.status == "failed":
+                groups.setdefault((number, record.reason), []).append(record)
+    return [(cells[number], reason, records) for (number, reason), records in groups.items()]
 
 
-def _flags(found: Sequence[Cell]) -> list[tuple[str, Any, int]]:
-    """Name, text (None if this version knows none) and number of trials of each flag that was raised."""
-    names = sorted({name for cell in found for name in cell.flags})
-    return [(name, FLAGS.get(name), sum(cell.flags[name] for cell in found)) for name in names]
+def _flags(verdict: Verdict, cells: Sequence[CellResult]) -> Iterator[tuple[str, Any, int]]:
+    """Name, text (None if this version knows none) and number of trials of each flag; 0: of the run as a whole."""
+    yield from ((name, FLAGS.get(name), 0) for name in verdict.flags)
+    for name in sorted({name for cell in cells for name in cell.flags} - set(verdict.flags)):
+        yield name, FLAGS.get(name), sum(cell.flags[name] for cell in cells)
 
 
 def _settings(run: Run) -> list[tuple[str, str, str]]:
@@ -130,12 +146,14 @@ def _settings(run: Run) -> list[tuple[str, str, str]]:
     for kind in ("defense", "attack"):
         for label, choice in run.choices(kind).items():
             options = ", ".join(f"{key} = {value}" for key, value in _flat(choice) if (key, value) != ("name", label))
-            rows.append((kind, str(label), options or "defaults"))
+            rows.append((kind, str(label), options or "no options"))
     return rows
 
 
 def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
     """Nested tables as dotted keys."""
+    if isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
+        value = dict(enumerate(value, 1))
     if isinstance(value, Mapping):
         for name, inner in value.items():
             yield from _flat(inner, f"{key}.{name}" if key else str(name))
@@ -143,18 +161,3 @@ def _flat(value: Any, key: str = "") -> Iterator[tuple[str, str]]:
         yield key, ", ".join(map(str, value))
     else:
         yield key, "not recorded" if value is None else str(value)
-
-
-def _replace(path: Path, page: str) -> Path:
-    """Whole or not at all: written beside the old file, readable by its owner only, then renamed."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".report-", suffix=".html")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(page.encode("utf-8", "replace"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return path

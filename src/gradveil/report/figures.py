@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor
+from math import ceil, floor, isfinite
+from statistics import median
+from typing import Literal
 
 import numpy as np
 from PIL import Image
 
-from gradveil.report.cells import Cell
+from gradveil.record import Record
+from gradveil.verdict.estimate import CellResult
+from gradveil.verdict.leak import Baselines
 
 SAME = 0.5 / 255  # pixels that differ by less look the same
 AXIS_END = 60.0  # dB; beyond it a picture is as good as exact, and the axis would be all gap
 LANES = (0, -9, 9, -18, 18)  # pixels off the middle line, so that near dots do not hide each other
 NEAR = 1.6  # percent of the width
 MARGIN = 2.5  # percent left free at both ends, for the dots' own size
+MANY = 60  # dots that can still be told apart; more are drawn as bars
+BIN = 1.25  # percent of the width of a bar
 
 
 def png_uri(picture: np.ndarray) -> str:
@@ -33,67 +40,124 @@ def looks_same(one: np.ndarray, other: np.ndarray) -> bool:
     return one.shape == other.shape and float(np.abs(one - other).max(initial=0)) < SAME
 
 
+Seen = Literal["leaked", "identified", "neither"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Dot:
     """One picture: `x` in percent of the width, `y` in pixels off the middle."""
 
     x: float
     y: int
-    identified: bool
+    seen: Seen
     label: str
 
 
 @dataclass(frozen=True, kw_only=True)
-class Strip:
-    """One cell's row."""
+class Bar:
+    """Many pictures of about the same PSNR: `x` and `height` in percent, `leaked` the part of the height that did."""
 
-    cell: Cell
-    dots: Sequence[Dot]
-    median: float | None  # percent of the width
+    x: float
+    height: float
+    leaked: float
 
 
 @dataclass(frozen=True, kw_only=True)
-class StripPlot:
-    """PSNR of every picture of every cell on one axis."""
+class Strip:
+    """One cell's row: dots, or bars and its worst picture as the only dot. All places in percent of the width."""
 
-    ticks: Sequence[tuple[float, str]]
-    strips: Sequence[Strip]
+    cell: CellResult
+    dots: Sequence[Dot]
+    bars: Sequence[Bar]
+    median: float | None
+    floor: tuple[float, float, float] | None  # lowest, median and highest level that needs no update
 
 
-def strip_plot(cells: Sequence[Cell]) -> StripPlot | None:
-    """None if no trial has a PSNR."""
-    values = [r.scores["psnr"] for cell in cells for r in cell.scored if "psnr" in r.scores]
+@dataclass(frozen=True, kw_only=True)
+class Axis:
+    """PSNR in dB to percent of the width."""
+
+    low: float
+    high: float
+    beyond: bool  # whether there are pictures past its end
+
+    def place(self, value: float) -> float:
+        inside = min(max(value, self.low), self.high)
+        return round(MARGIN + (100 - 2 * MARGIN) * (inside - self.low) / (self.high - self.low), 2)
+
+    @property
+    def ticks(self) -> Iterator[tuple[float, str]]:
+        span = self.high - self.low
+        step = next(step for step in (5, 10, 20, 50, 100) if span / step <= 6 or step == 100)
+        value = step * ceil(self.low / step)
+        while value <= self.high:
+            text = f"{value:g}+" if self.beyond and value == self.high else f"{value:g}"
+            yield self.place(value), text
+            value += step
+
+
+def axis_of(cells: Sequence[CellResult], baselines: Baselines) -> Axis | None:
+    """One for all cells of a page, so that they can be compared; None if no trial has a PSNR."""
+    values = [value for cell in cells for value in _levels(cell.records)]
     if not values:
         return None
-    low = min(5 * floor(min(values) / 5), AXIS_END - 10)
+    unseen = [level for cell in cells for level in _floors(cell.records, baselines)]
+    low = min(5 * floor(min(values + unseen) / 5), AXIS_END - 10)
     high = min(max(5 * ceil(max(values) / 5), low + 10), AXIS_END)
-    return StripPlot(
-        ticks=list(_ticks(low, high, beyond=max(values) > AXIS_END)),
-        strips=[_strip(cell, low, high) for cell in cells],
+    return Axis(low=low, high=high, beyond=max(values) > AXIS_END)
+
+
+def strip(cell: CellResult, axis: Axis, baselines: Baselines) -> Strip:
+    records = sorted((r for r in cell.records if "psnr" in r.scores), key=lambda r: r.scores["psnr"])
+    levels, many = _levels(records), len(records) > MANY
+    return Strip(
+        cell=cell,
+        dots=_dots(records[-1:] if many else records, axis, baselines),
+        bars=_bars(records, axis, baselines) if many else [],
+        median=axis.place(median(levels)) if levels else None,
+        floor=_floor(records, axis, baselines),
     )
 
 
-def _place(value: float, low: float, high: float) -> float:
-    return round(MARGIN + (100 - 2 * MARGIN) * (min(value, high) - low) / (high - low), 2)
+def _levels(records: Iterable[Record]) -> list[float]:
+    return [record.scores["psnr"] for record in records if "psnr" in record.scores]
 
 
-def _ticks(low: float, high: float, beyond: bool) -> Iterator[tuple[float, str]]:
-    step = next(step for step in (5, 10, 20, 50, 100) if (high - low) / step <= 6 or step == 100)
-    value = step * ceil(low / step)
-    while value <= high:
-        text = f"{value:g}+" if beyond and value == high else f"{value:g}"
-        yield _place(value, low, high), text
-        value += step
+def _seen(record: Record, baselines: Baselines) -> Seen:
+    if baselines.is_leaked(record):
+        return "leaked"
+    return "identified" if baselines.is_identified(record) else "neither"
 
 
-def _strip(cell: Cell, low: float, high: float) -> Strip:
+def _dots(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[Dot]:
     dots: list[Dot] = []
-    for record in reversed([r for r in cell.scored if "psnr" in r.scores]):
+    for record in records:
         value = record.scores["psnr"]
-        x = _place(value, low, high)
+        x = axis.place(value)
         crowd = sum(x - dot.x < NEAR for dot in dots[-len(LANES) + 1 :])
         label = f"{record.client}, picture {record.example}: {value:.1f} dB"
-        hit = record.scores.get("retrieval", 0) > 0
-        dots.append(Dot(x=x, y=LANES[crowd], identified=hit, label=label))
-    middle = cell.spread("psnr")
-    return Strip(cell=cell, dots=dots, median=_place(middle.median, low, high) if middle else None)
+        dots.append(Dot(x=x, y=LANES[crowd], seen=_seen(record, baselines), label=label))
+    return dots
+
+
+def _bars(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[Bar]:
+    """How many pictures lie where, the fullest place as high as the strip allows."""
+    bins = {id(record): floor(axis.place(record.scores["psnr"]) / BIN) for record in records}
+    counts = Counter(bins.values())
+    leaked = Counter(bins[id(record)] for record in records if baselines.is_leaked(record))
+    unit = 80 / max(counts.values())
+    return [
+        Bar(x=round(number * BIN, 2), height=round(count * unit, 2), leaked=round(leaked[number] * unit, 2))
+        for number, count in sorted(counts.items())
+    ]
+
+
+def _floor(records: Sequence[Record], axis: Axis, baselines: Baselines) -> tuple[float, float, float] | None:
+    levels = _floors(records, baselines)
+    if not levels:
+        return None
+    return axis.place(min(levels)), axis.place(median(levels)), axis.place(max(levels))
+
+
+def _floors(records: Iterable[Record], baselines: Baselines) -> list[float]:
+    return [level for r in records if "psnr" in r.scores and isfinite(level := baselines.floor(r))]

@@ -1,69 +1,90 @@
-"""A run without pictures, client names, class names and paths: for readers who must not see them."""
+"""A run without pictures and without any text that could name someone: for readers who must not see them.
+
+What stays is listed, not what goes: numbers, the words of the catalogues, the labels of defenses and attacks.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from gradveil.attacks import ATTACKS
+from gradveil.data import DATASETS
+from gradveil.defenses import DEFENSES
+from gradveil.flags import FLAGS
+from gradveil.metrics import METRICS
+from gradveil.models import MODELS
 from gradveil.record import Record
-from gradveil.report.run import Run
+from gradveil.results import Run
 
 LEFT_OUT = "[left out]"
-TELLING = re.compile(r"class|client|names|command|host|user", re.IGNORECASE)  # keys whose values name someone
-PATH = r"\S*[/\\]\S*"
+NAME = "redacted run"
+CATALOGUED = {*ATTACKS, *DEFENSES, *DATASETS, *METRICS, *MODELS}
+# keys whose text is one of ours
+OWN_WORDS = {"role", "regime", "batchnorm", "loss", "labels", "attacker", "budget", "split", "declared"}
+SETTINGS = ("seed", "budget", "metrics", "convergence", "scenario", "also", "defense", "attack")
+VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
+HASHES = ("model_sha256", "data_sha256", "config_sha256")
+NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared")
+KEPT = (*VERSIONS, *HASHES, *NUMBERS, "started", "finished")
+
+
+class _Hidden:
+    """The same text has the same number everywhere, so that what differed still differs and a verdict stays."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+
+    def __call__(self, text: str) -> str:
+        number = self.numbers.setdefault(text, len(self.numbers) + 1)
+        return f"[left out {number}]" if text else ""
 
 
 def redacted(run: Run) -> Run:
-    """The same measurements. Clients are numbered in the order of the journal."""
-    clients = dict.fromkeys(record.client for record in run.records)
-    aliases = {client: f"client {number}" for number, client in enumerate(clients, 1)}
-    words = aliases | dict.fromkeys(_class_names({**run.config, **run.provenance}), LEFT_OUT)
+    """The same measurements and the same verdict. Clients and scenarios are numbered."""
+    hide, scenes = _Hidden(), _numbered({r.scenario for r in run.records} | run.scenarios.keys())
+    clients = {name: f"client {n}" for n, name in enumerate(dict.fromkeys(r.client for r in run.records), 1)}
+    about = {scenes[name]: _value(table, "", hide) | {"name": scenes[name]} for name, table in run.scenarios.items()}
+    stays = {key: value for key, value in run.provenance.items() if key in KEPT}
+    command = {"command": LEFT_OUT} if "command" in run.provenance else {}
     return replace(
         run,
-        records=tuple(_record(record, aliases, words) for record in run.records),
-        config=_value(run.config, words),
-        provenance=_value(run.provenance, words),
+        name=NAME,
+        records=tuple(_record(record, clients, scenes) for record in run.records),
+        config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
+        provenance=stays | command | {"scenarios": about},
         redacted=True,
     )
 
 
-def _record(record: Record, aliases: Mapping[str, str], words: Mapping[str, str]) -> Record:
+def _numbered(names: Iterable[str]) -> dict[str, str]:
+    """In their own order, which a verdict sorts by."""
+    ordered = sorted(names)
+    digits = len(str(len(ordered)))
+    return {name: f"scenario {number:0{digits}d}" for number, name in enumerate(ordered, 1)}
+
+
+def _record(record: Record, clients: Mapping[str, str], scenes: Mapping[str, str]) -> Record:
+    """Reasons and notes go as a whole: they may quote anything, a path or a class among it."""
     return replace(
         record,
         key="",
-        client=aliases[record.client],
-        reason=_text(record.reason, words),
-        notes=tuple(_text(note, words) for note in record.notes),
+        scenario=scenes[record.scenario],
+        client=clients[record.client],
+        reason=LEFT_OUT if record.reason else "",
+        flags=tuple(flag if flag in FLAGS else LEFT_OUT for flag in record.flags),
+        notes=(),
+        backend="",
         images="",
     )
 
 
-def _class_names(value: Any, telling: bool = False) -> Iterator[str]:
-    """Every text below a key that speaks of classes."""
-    if isinstance(value, str) and telling:
-        yield value
-    elif isinstance(value, Mapping):
-        for key, inner in value.items():
-            yield from _class_names(inner, telling or "class" in str(key).lower())
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _class_names(inner, telling)
-
-
-def _value(value: Any, words: Mapping[str, str]) -> Any:
-    if isinstance(value, str):
-        return _text(value, words)
+def _value(value: Any, key: str, hide: _Hidden) -> Any:
     if isinstance(value, Mapping):
-        return {_text(k, words): LEFT_OUT if TELLING.search(k) else _value(v, words) for k, v in value.items()}
+        return {name: _value(inner, name, hide) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_value(inner, words) for inner in value]
-    return value
-
-
-def _text(text: str, words: Mapping[str, str]) -> str:
-    """In one pass, so that none survives inside another: names, longest first, and whatever looks like a path."""
-    names = sorted((word for word in words if word), key=len, reverse=True)
-    pattern = "|".join([*(rf"(?<!\w){re.escape(name)}(?!\w)" for name in names), PATH])
-    return re.sub(pattern, lambda match: words.get(match[0], LEFT_OUT), text)
+        return [_value(inner, key, hide) for inner in value]
+    if not isinstance(value, str) or key in OWN_WORDS or value in CATALOGUED:
+        return value
+    return hide(value)

@@ -54,6 +54,7 @@ def rows(got: Reconstruction, clients: list[int]) -> Reconstruction:
         found=got.found[clients],
         loss=got.loss[clients],
         converged=None if got.converged is None else got.converged[clients],
+        broke=None if got.broke is None else got.broke[clients],
     )
 
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.fx import GraphModule
 
-from gradveil.attacks.inversion.distance import Distance
-from gradveil.attacks.inversion.matcher import Loop, Matcher, OneTrial, Vmap
+from gradveil.attacks.inversion.distance import Distance, Unmatched
+from gradveil.attacks.inversion.matcher import Loop, Matcher, OneTrial, Vmap, unmatched
 from gradveil.attacks.inversion.sweep.match import Sweep
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, graph_of
 from gradveil.compute import Backend
@@ -29,6 +29,8 @@ class Chosen:
     notes: tuple[str, ...] = ()
 
     def matcher(self, seen: Observation, distance: Distance) -> Matcher:
+        if self.name == "priors":
+            return unmatched
         one = OneTrial.of(seen, distance)
         if self.graph is not None:
             return Sweep(one, self.graph)
@@ -36,6 +38,8 @@ class Chosen:
 
 
 def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
+    if isinstance(distance, Unmatched):
+        return Chosen("priors")
     if wanted in ("loop", "vmap"):
         return Chosen(wanted)
     one = OneTrial.of(seen.take([0]), distance)

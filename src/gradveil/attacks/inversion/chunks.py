@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import contextvars
 import math
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import torch
 
 from gradveil.attacks.inversion.memory import trials_that_fit
 from gradveil.compute import Compute
+from gradveil.threads import threads
 
 Part = TypeVar("Part")
 Trials = list[tuple[int, int]]
@@ -59,20 +58,9 @@ def even(trials: int, most: int, cores: int) -> int:
 
 
 def side_by_side(attack: Callable[[Trials], Part], pieces: list[Trials], cores: int) -> list[Part]:
-    def on_one_core(piece: Trials) -> list[Part]:
-        torch.set_num_threads(1)
-        return one_after_the_other(attack, piece, len(piece))
-
-    with ThreadPoolExecutor(cores) as pool:
-        contexts = [contextvars.copy_context() for _ in pieces]  # progress listeners travel in the context
-        waiting = [
-            pool.submit(context.run, on_one_core, piece) for context, piece in zip(contexts, pieces, strict=True)
-        ]
-        try:
-            return [part for result in waiting for part in result.result()]
-        finally:
-            pool.shutdown(cancel_futures=True)
-            torch.set_num_threads(cores)
+    with threads(cores, of_torch=1) as submit:
+        waiting = [submit(one_after_the_other, attack, piece, len(piece)) for piece in pieces]
+        return [part for result in waiting for part in result.result()]
 
 
 def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: int) -> list[Part]:

@@ -66,7 +66,7 @@ class Descent:
         like = next(iter(z.values()))
         far = like.new_full((trials,), torch.inf)
         carry = _prefixed("z", z) | _prefixed("best", z) | _prefixed("state", self.optimizer.init(z))
-        carry |= {"total": far, "match": far, "early": far, "rest_total": far}
+        carry |= {"total": far, "match": far, "early": far, "rest_total": far, "broke": far}
         return carry | {"rested": torch.zeros_like(far), "done": far < 0, "step": like.new_zeros(())}
 
     @torch.no_grad()
@@ -77,7 +77,9 @@ class Descent:
         moved, state = self.optimizer.step(z, total, grads, state, progress)
         moved = self.objective.space.constrain(moved)
         # a line search may step onto a bad point and come back; other optimizers cannot
-        ended = state["done"] if "done" in state else ~torch.isfinite(total)
+        broken = torch.zeros_like(carry["done"]) if "done" in state else ~torch.isfinite(total)
+        ended = state.get("done", broken)
+        new["broke"] = torch.where(broken & ~carry["done"], carry["step"], carry["broke"])
         done = carry["done"] | ended | (new["total"] < self.stop.value) | self.tired(carry, new)
         new |= _prefixed("z", {n: _choose(done, z[n], x) for n, x in moved.items()}) | _prefixed("state", state)
         early = torch.where(progress < 0.9, new["total"], carry["early"])
@@ -106,6 +108,7 @@ class Descent:
         step = stepper(self, carry)
         for i in range(self.steps):
             carry = step()
+            progress_hook.leave_if_stopped()
             if (i + 1) % LOOK_EVERY == 0:
                 progress_hook.tick(i + 1, self.steps)
                 if bool(carry["done"].all()):

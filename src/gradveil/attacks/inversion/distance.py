@@ -35,6 +35,14 @@ def matched(names: list[str], only: tuple[str, ...], without: tuple[str, ...]) -
     return [n for n in kept if not any(fnmatchcase(n, p) for p in without)]
 
 
+@dataclass(frozen=True)
+class Unmatched:
+    """Zero: the update is not looked at, and the priors alone decide."""
+
+    def __call__(self, dummy: Update, seen: Update) -> Tensor:
+        return next(iter(seen.values())).new_zeros(())
+
+
 @dataclass(frozen=True, kw_only=True)
 class Cosine:
     """1 - cosine: of the flat update, or the mean over tensors if `per_tensor`."""

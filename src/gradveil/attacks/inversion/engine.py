@@ -14,7 +14,7 @@ from gradveil.attacks.inversion import chunks
 from gradveil.attacks.inversion.backend import Chosen, choose
 from gradveil.attacks.inversion.chunks import Trials
 from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
-from gradveil.attacks.inversion.distance import Distance
+from gradveil.attacks.inversion.distance import Distance, Unmatched
 from gradveil.attacks.inversion.finish import clamp
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.inversion.memory import bytes_of
@@ -52,6 +52,12 @@ class Inversion(Attack):
     def reads_defense(self) -> bool:
         return False  # the surrogate is all that the match takes from it
 
+    def prior_only(self) -> Inversion:
+        return replace(self, distance=Unmatched())
+
+    def doubled(self) -> Inversion:
+        return replace(self, steps=2 * self.steps)
+
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen = replace(seen, labels=self.infer_labels(seen))
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
@@ -74,7 +80,9 @@ class Inversion(Attack):
         end = descent.run(start, stepper)
         fell = (end["early"] - end["total"]) / end["early"].abs().clamp_min(1e-12)
         images = descent.objective.space.reveal(best_of(end))
-        return Outcome(images, end["total"], end["match"], fell < 0.01)
+        # a search that broke off is no weaker attack but none: its best point so far must not count as a result
+        total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
+        return Outcome(images, total, match, fell < 0.01, end["broke"])
 
     def prepare(self, seen: Observation, seed: Seed, backend: Chosen, trials: Trials) -> tuple[Descent, Latent]:
         """The descent of a chunk and where it starts."""
@@ -92,6 +100,7 @@ class Inversion(Attack):
 
         images, total = gathered(lambda o: o.images), gathered(lambda o: o.total)
         match, converged = gathered(lambda o: o.match), gathered(lambda o: o.converged)
+        broke = gathered(lambda o: o.broke)
         chosen = self.select(images, total, match)
         rows = torch.arange(len(seen.names), device=chosen.device)
         assert seen.labels is not None
@@ -103,6 +112,7 @@ class Inversion(Attack):
             backend=backend.name,
             notes=backend.notes,
             converged=converged[rows, chosen],
+            broke=broke[rows, chosen],
         )
 
 
@@ -114,3 +124,4 @@ class Outcome:
     total: Tensor
     match: Tensor
     converged: Tensor
+    broke: Tensor

@@ -47,6 +47,11 @@ class OneTrial:
         return self.distance(dummy, update)
 
 
+def unmatched(fed: Images) -> tuple[Tensor, Tensor]:
+    """No match at all: for the attacker who has only its priors."""
+    return fed.new_zeros(fed.shape[0]), torch.zeros_like(fed)
+
+
 @dataclass(frozen=True)
 class Loop:
     one: OneTrial

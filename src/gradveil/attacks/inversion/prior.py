@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradveil.client import BATCH_NORMS, in_client_mode
+from gradveil.errors import ConfigError
 from gradveil.server import Observation, newest_share
 from gradveil.types import Images
 
@@ -44,6 +45,11 @@ class TotalVariation:
 
     weight: Weight = 1e-4
     isotropic: bool = False
+
+    def __post_init__(self) -> None:
+        weights = self.weight if isinstance(self.weight, tuple) else (self.weight,)
+        if not weights or not all(0 <= weight < math.inf for weight in weights):
+            raise ConfigError(f"tv = {self.weight} is out of range, take numbers >= 0")
 
     def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
         weight = dealt(self.weight, restarts, _like(seen))

@@ -45,6 +45,12 @@ class Run:
         found = self.config.get("scenario", {})
         return found if isinstance(found, Mapping) else {}
 
+    @property
+    def scenarios(self) -> Mapping[str, Mapping[str, Any]]:
+        """Every scenario by name, with its role (audited, variation, control) and regime; none in an older run."""
+        found = self.provenance.get("scenarios", {})
+        return found if isinstance(found, Mapping) else {}
+
     def choices(self, kind: str) -> Mapping[str, Any]:
         """The configured defenses or attacks by label."""
         found = self.config.get(kind, {})
@@ -78,8 +84,18 @@ def read_run(folder: Path) -> Run:
         name=folder.resolve().name,
         records=tuple(_scored_or_failed(record) for record in records),
         config=_parsed(folder / "config.toml", tomllib.loads),
-        provenance=_parsed(folder / "provenance.json", json.loads),
+        provenance=_checked(_parsed(folder / "provenance.json", json.loads), folder / "provenance.json"),
     )
+
+
+def _checked(provenance: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+    """What a verdict computes with is of its type."""
+    scenarios = provenance.get("scenarios", {})
+    numbers = [provenance[key] for key in ("trials", "gallery") if provenance.get(key) is not None]
+    sound = isinstance(scenarios, Mapping) and all(isinstance(about, Mapping) for about in scenarios.values())
+    if not sound or not all(isinstance(number, int) and number >= 0 for number in numbers):
+        raise ConfigError(f"{path}: scenarios, trials or gallery are not what a run writes, restore the file")
+    return provenance
 
 
 def _scored_or_failed(record: Record) -> Record:

@@ -1,0 +1,22 @@
+"""What follows from a run's journal: verdict, page, seal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradveil.folder import RunFolder, private_files
+from gradveil.report.build import write_report
+from gradveil.report.redact import redacted
+from gradveil.results import read_run
+from gradveil.seal import seal
+from gradveil.verdict import Verdict, write_verdict
+
+
+def conclude(folder: str | Path, redact: bool = False, claim: float | None = None) -> Verdict:
+    """Judge the run and write `verdict.json`, `report.html` and `seal.json`."""
+    run = read_run(Path(folder))
+    with private_files(), RunFolder(run.folder).told_if_full():
+        verdict = write_verdict(redacted(run) if redact else run, claim)
+        write_report(run.folder, redact=redact, claim=claim)
+        seal(run.folder)
+    return verdict

@@ -1,0 +1,158 @@
+"""What an audit will run: every attack on every defense, the controls beside them, in shards of fixed clients.
+
+A shard is run at once and written when it is done. Which clients share a shard depends on their number alone, never on
+what is already there: a shard that was interrupted is run again whole, and so to the same last bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from gradveil.attacks.base import Attack
+from gradveil.client import parameters_of
+from gradveil.compute import Compute
+from gradveil.defenses.base import Defense
+from gradveil.record import Attacker, Control
+from gradveil.scenario import LocalTraining, Scenario
+from gradveil.seeds import Seed
+from gradveil.types import Batch
+
+STAGES = ("model", "data", "batch", "gradient", "update")
+UNDEFENDED = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One attack, by one kind of attacker, on one defense: on all clients of its scenario."""
+
+    scenario: Scenario
+    label: str  # of the defense
+    defense: Defense
+    attack: str
+    method: Attack
+    seed: Seed  # of the audit
+    compute: Compute
+    attacker: Attacker = "unaware"
+    control: Control = ""
+    compared: bool = True  # whether what comes free as a control is kept
+
+    @property
+    def name(self) -> str:
+        return " / ".join([self.scenario.name, self.label, self.attack, self.control or self.attacker])
+
+    @property
+    def undefended(self) -> bool:
+        return type(self.defense) is Defense
+
+    def key(self, client: str, example: int) -> str:
+        kind = self.control or self.attacker
+        return "/".join([self.scenario.name, self.label, self.attack, kind, client, str(example)])
+
+    @property
+    def keys(self) -> list[str]:
+        """Of every record that this cell writes."""
+        own = [self.key(name, e) for name in self.scenario.names for e in range(self.scenario.private.images.shape[1])]
+        return own + (replace(self, control="another").keys if self.compares else [])
+
+    @property
+    def compares(self) -> bool:
+        """Whether its reconstructions are also held against other clients' pictures, which costs no attack."""
+        return self.compared and self.undefended and not self.control and len(self.scenario.names) > 1
+
+    @property
+    def repeats(self) -> bool:
+        """Whether this adaptive attacker would run what the unaware one runs: its surrogate is no defense."""
+        if self.attacker == "unaware" or self.method.reads_defense:
+            return False
+        surrogate = self.defense.surrogate(parameters_of(self.scenario.model))
+        return not any(surrogate.acts_at(stage) for stage in STAGES)
+
+    @property
+    def observed(self) -> Seed:
+        """Neither attack nor attacker is in it: all of them look at the same updates."""
+        return self.seed.at("observe", self.scenario.name, self.label)
+
+    @property
+    def attacked(self) -> Seed:
+        """The unaware and the adaptive attacker start alike, so their difference is what knowing is worth."""
+        return self.seed.at("attack", self.scenario.name, self.label, self.attack)
+
+    def shards(self, size: int) -> Iterator[Cell]:
+        """The same cell on some of its clients at a time; of a control, the first of them."""
+        for first in range(0, len(self.scenario.names), size):
+            yield replace(self, scenario=clients_of(self.scenario, slice(first, first + size)))
+            if self.control:
+                return
+
+
+def clients_of(scenario: Scenario, some: slice) -> Scenario:
+    private = Batch(scenario.private.images[some], scenario.private.labels[some])
+    return replace(scenario, private=private, names=scenario.names[some])
+
+
+def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
+    """The same pictures where an attack has it easiest: alone in their batch, one step, labels known."""
+    images, labels = scenario.private
+    each = [f"{name}.{example}" for name in scenario.names for example in range(images.shape[1])]
+    return replace(
+        scenario,
+        name=f"{scenario.name}-diagnostic",
+        private=Batch(images.flatten(0, 1).unsqueeze(1), labels.flatten(0, 1).unsqueeze(1)),
+        names=scenario.names if images.shape[1] == 1 else tuple(each),
+        training=LocalTraining(loss=scenario.training.loss),
+        threat=replace(scenario.threat, knows_labels=True),
+        trained=scenario.trained and not early,
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The parts of an audit that its cells are made of."""
+
+    defenses: Mapping[str, Defense]
+    attacks: Mapping[str, Attack]
+    seed: Seed
+    compute: Compute
+    compare: bool = True  # what comes free as a control is kept
+
+    def cells(self, scenario: Scenario) -> Iterator[list[Cell]]:
+        """Every defense meets an attacker who does not know it and, where there is one, another who does."""
+        for label, defense in self.defenses.items():
+            for attack in self.attacks:
+                unaware = self.cell(scenario, label, defense, attack)
+                knowing = replace(scenario.threat, knows_defense=True)
+                adaptive = replace(unaware, attacker="adaptive", scenario=replace(scenario, threat=knowing))
+                none = unaware.undefended or not defense.has_adaptive_attacker
+                yield [unaware] if none else [unaware, adaptive]
+
+    def undefended(self, scenario: Scenario) -> Iterator[list[Cell]]:
+        """The positive control."""
+        for attack in self.attacks:
+            yield [self.cell(scenario, self.none, Defense(), attack)]
+
+    def controls(self, scenario: Scenario, kinds: tuple[Control, ...]) -> Iterator[list[Cell]]:
+        for attack, method in self.attacks.items():
+            for kind in kinds:
+                cell = self.cell(scenario, self.none, Defense(), attack)
+                changed = controlled(method, kind)
+                if changed is not None:
+                    yield [replace(cell, method=changed, control=kind)]
+
+    @property
+    def none(self) -> str:
+        """The label of the undefended model."""
+        return next((label for label, defense in self.defenses.items() if type(defense) is Defense), UNDEFENDED)
+
+    def cell(self, scenario: Scenario, label: str, defense: Defense, attack: str) -> Cell:
+        return Cell(scenario=scenario, label=label, defense=defense, attack=attack, method=self.attacks[attack],
+                    seed=self.seed, compute=self.compute, compared=self.compare)  # fmt: skip
+
+
+def controlled(method: Attack, kind: Control) -> Attack | None:
+    """The attack that a control runs; None where it would say nothing new."""
+    if kind == "prior":
+        return method.prior_only()
+    if kind == "random":  # an attack without a prior of its own has been given noise already
+        return None if method.prior_only() is method else method
+    return method.doubled()

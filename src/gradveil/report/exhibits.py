@@ -1,0 +1,67 @@
+"""The pictures of a cell, most leaked first, each beside what the attacker would have shown without the update."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gradveil.record import Record
+from gradveil.report.figures import looks_same, png_uri
+from gradveil.results import Run
+from gradveil.verdict.estimate import CellResult
+from gradveil.verdict.leak import Baselines, Place, place
+
+SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are in the plot and in the journal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Exhibit:
+    """One picture; `fed` is empty where it looks like the original, `without` where there is no such control."""
+
+    record: Record
+    original: str
+    fed: str
+    reconstructed: str
+    without: str
+
+    @property
+    def pictures(self) -> int:
+        return 2 + bool(self.fed) + bool(self.without)
+
+
+def leakage(record: Record) -> float:
+    """How close a trial came, by the first metric of the run that there is."""
+    scores = record.scores
+    if "psnr" in scores:
+        return scores["psnr"]
+    return scores["ssim"] if "ssim" in scores else -scores.get("lpips", float("inf"))
+
+
+def prior_only(run: Run) -> dict[Place, Record]:
+    """What each attack made of each picture without its update."""
+    return {place(record): record for record in run.records if record.control == "prior" and record.status == "ok"}
+
+
+def exhibits(run: Run, cell: CellResult, without: Mapping[Place, Record], baselines: Baselines) -> list[Exhibit]:
+    """The most leaked pictures of a cell: leaked before identified before the rest."""
+
+    def shown_first(record: Record) -> tuple[bool, bool, float]:
+        return baselines.is_leaked(record), baselines.is_identified(record), leakage(record)
+
+    scored = sorted((r for r in cell.records if r.status == "ok"), key=shown_first, reverse=True)
+    found = [_exhibit(run, record, without.get(place(record))) for record in scored[:SHOWN]]
+    return [exhibit for exhibit in found if exhibit is not None]
+
+
+def _exhibit(run: Run, record: Record, control: Record | None) -> Exhibit | None:
+    pictures = run.pictures(record)
+    if pictures is None:
+        return None
+    unseen = run.pictures(control) if control else None
+    return Exhibit(
+        record=record,
+        original=png_uri(pictures.original),
+        fed="" if looks_same(pictures.original, pictures.fed) else png_uri(pictures.fed),
+        reconstructed=png_uri(pictures.reconstructed),
+        without=png_uri(unseen.reconstructed) if unseen else "",
+    )

@@ -1,0 +1,168 @@
+"""One trial of a run, computed again and held against what the run has stored. Nothing is written.
+
+from gradveil.reproduce import reproduce
+comparison = reproduce("runs/mine", "photos-lenet-b1/none/dlg/unaware/c0003/0")
+print(comparison.told)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradveil.audit import Audit, judge_of, origin_of, shards
+from gradveil.compute import Compute
+from gradveil.config.build import build
+from gradveil.config.load import from_tables, read_tables
+from gradveil.errors import ConfigError, unknown
+from gradveil.folder import CONFIG, RunFolder
+from gradveil.provenance import HASHES
+from gradveil.record import Record
+from gradveil.results import KINDS, Run, read_run
+from gradveil.runner import attack
+from gradveil.threads import threads
+from gradveil.trial import Trial
+
+DECIBELS, OTHERS = 0.1, 0.01  # how far a score may lie from the stored one: what two devices differ by in rounding
+SHOWN = 3  # keys, where one is not known
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """A trial as the run has it, and as it came out now."""
+
+    stored: Record
+    again: Record
+    same_pictures: bool | None = None  # bit by bit; None where the run has none
+
+    @property
+    def identical(self) -> bool:
+        """To the last bit."""
+        kept, now = self.stored, self.again
+        same = (kept.status, kept.reason, kept.scores, kept.loss) == (now.status, now.reason, now.scores, now.loss)
+        return same and self.same_pictures is not False
+
+    @property
+    def agrees(self) -> bool:
+        """Identical, or so near as another device or library comes."""
+        return not any(self._differences())
+
+    @property
+    def told(self) -> str:
+        """One line if it agrees, otherwise one for each thing that does not."""
+        if self.identical:
+            return "identical"
+        if not self.agrees:
+            return "\n".join(self._differences())
+        moved = [self._moved(name) for name, old in self.stored.scores.items() if old != self.again.scores[name]]
+        return f"within {DECIBELS} dB: {', '.join(moved) or 'every score is the same, the last bits are not'}"
+
+    def _differences(self) -> Iterator[str]:
+        kept, now = self.stored, self.again
+        if kept.status != now.status:
+            yield f"status {kept.status} -> {now.status}: {kept.reason or now.reason}"
+        elif kept.reason != now.reason:
+            yield f"reason {kept.reason!r} -> {now.reason!r}"
+        else:
+            yield from (self._moved(name) for name in sorted({*kept.scores, *now.scores}) if self._is_far(name))
+
+    def _is_far(self, name: str) -> bool:
+        if name not in self.stored.scores or name not in self.again.scores:
+            return True
+        allowed = DECIBELS if name.startswith("psnr") else OTHERS
+        return not abs(self.stored.scores[name] - self.again.scores[name]) <= allowed
+
+    def _moved(self, name: str) -> str:
+        old, new = (scores.get(name) for scores in (self.stored.scores, self.again.scores))
+        digits = 2 if name.startswith("psnr") else 4
+        return f"{name} {_number(old, digits)} -> {_number(new, digits)}"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "absent" if value is None else f"{value:.{digits}f}"
+
+
+def reproduce(folder: str | Path, key: str, compute: Compute | None = None, model: str = "") -> Comparison:
+    """Compute the trial `key` of a run again. `model`: the file and factory of a run whose model is the user's own."""
+    run = read_run(Path(folder))
+    stored = _record(run, key)
+    origin = _origin(run)
+    audit = _rebuilt(run, model)
+    how = compute or as_the_run(origin)
+    _check(run, origin, origin_of(audit, how))
+    trial = _again(audit, how, origin, key)
+    again = next(record for record in trial.records if record.key == key)
+    return Comparison(stored=stored, again=again, same_pictures=_same_pictures(run, stored, trial))
+
+
+def _record(run: Run, key: str) -> Record:
+    records = {record.key: record for record in run.records}
+    if key not in records:
+        near = get_close_matches(key, records, n=SHOWN)
+        raise unknown("trial", key, near or list(records)[:SHOWN], "--trial")
+    return records[key]
+
+
+def _origin(run: Run) -> Mapping[str, Any]:
+    """The run's provenance, as far as it is needed here."""
+    found = RunFolder(run.folder).stored()
+    if "shard" not in found:
+        raise ConfigError(f"{run.folder}: says too little of how it was computed, it was made by another version")
+    return found
+
+
+def _rebuilt(run: Run, model: str) -> Audit:
+    """The audit that config.toml describes; its model from the file that the user names, if it is the user's own."""
+    path = run.folder / CONFIG
+    raw = read_tables(path, model_given=bool(model))
+    scenario = raw.get("scenario")
+    if not isinstance(scenario, Mapping) or "name" in scenario:
+        raise ConfigError(f"{run.folder}: was made through the library by hand, only its own code can run it again")
+    written = scenario.get("model")
+    if model and Path(model).name != Path(str(written)).name:
+        raise ConfigError(f"--model: the model of this run is {written}, give its file and factory")
+    given = {**raw, "scenario": {**scenario, "model": model or written}}
+    audit = build(from_tables(given, lambda key: f"{path}: {key}"))
+    # the file may lie elsewhere today: its weights are compared, not its path
+    return replace(audit, settings={**audit.settings, "scenario": {**audit.settings["scenario"], "model": written}})
+
+
+def _check(run: Run, stored: Mapping[str, Any], here: Mapping[str, Any]) -> None:
+    if changed := [name for name in HASHES if stored.get(name) != here[name]]:
+        names = ", ".join(changed)
+        raise ConfigError(f"{run.folder}: {names} is not the same here, give the model, data and config of the run")
+
+
+def as_the_run(origin: Mapping[str, Any]) -> Compute:
+    """How the run was computed."""
+    own = str(origin.get("device", "cpu")).partition(": ")[0]
+    settings = {name: origin[name] for name in ("precision", "backend", "chunk") if name in origin}
+    return Compute(device=own, **settings)
+
+
+def _again(audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
+    """The shard that holds the trial, run as it was: all of it, since a batch rounds as one, on as many threads."""
+    groups = (group for group in shards(audit, compute, origin["shard"]) if any(key in cell.keys for cell in group))
+    if (group := next(groups, None)) is None:
+        raise ConfigError(f"--trial: {key} is in the journal and not in what this version would run, use that one")
+    own = next(cell for cell in group if key in cell.keys)
+    with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
+        trials = submit(attack, group if own.repeats else [own], judge_of(audit)).result()
+    return next(trial for trial in trials if any(record.key == key for record in trial.records))
+
+
+def _same_pictures(run: Run, record: Record, trial: Trial) -> bool | None:
+    stored = run.pictures(record)
+    if stored is None:
+        return None
+    if not trial.pictures:
+        return False
+    now = {kind: trial.pictures[kind].detach().float().cpu() for kind in KINDS}
+    if now["fed"].shape != now["original"].shape:  # as the run reads it back
+        now["fed"] = now["original"]
+    return all(np.array_equal(getattr(stored, kind), now[kind][record.example].numpy()) for kind in KINDS)

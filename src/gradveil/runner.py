@@ -1,0 +1,78 @@
+"""Runs the shards of a plan that are not in the journal yet, here or in worker processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from gradveil import workers
+from gradveil.compute import Compute
+from gradveil.folder import RunFolder
+from gradveil.journal import Journal
+from gradveil.plan import Cell
+from gradveil.progress import Progress, listening
+from gradveil.threads import threads
+from gradveil.trial import Judge, Trial, failed, run_cell
+
+Group = list[Cell]  # the attackers of one shard
+
+
+@dataclass(frozen=True)
+class Runner:
+    """One run's way from cells to records."""
+
+    home: RunFolder
+    journal: Journal
+    judge: Judge
+    compute: Compute
+    progress: Progress
+
+    def run(self, groups: Sequence[Group]) -> None:
+        done = {record.key for record in self.journal.records}
+        missing = [group for group in groups if any(key not in done for cell in group for key in cell.keys)]
+        self.progress.begin(len(missing))
+        try:
+            for trials in self.in_workers(missing) if self.compute.workers else self.here(missing):
+                self.keep(trials, done)
+        finally:
+            self.progress.end()
+
+    def here(self, groups: Sequence[Group]) -> Iterator[list[Trial]]:
+        """Beside us, so that Ctrl-C is heard at once."""
+        with threads(1, of_torch=torch.get_num_threads()) as submit:
+            for group in groups:
+                self.progress.start(group[0].name, len(group[0].scenario.names))
+                with listening(self.progress.step):
+                    yield submit(attack, group, self.judge).result()
+
+    def in_workers(self, groups: Sequence[Group]) -> Iterator[list[Trial]]:
+        def gave_up(group: Group, why: str) -> list[Trial]:
+            return [trial for cell in group for trial in failed(cell, why)]
+
+        work = partial(attack, judge=self.judge)
+        for group, trials in workers.each(work, groups, self.compute.workers, gave_up, self.compute.limit):
+            self.progress.start(group[0].name, len(group[0].scenario.names))
+            yield trials
+
+    def keep(self, trials: list[Trial], done: set[str]) -> None:
+        for trial in trials:
+            new = [record for record in trial.records if record.key not in done]
+            if new and trial.pictures:  # before the records, so that no record names a file that is not there
+                self.home.save_pictures(trial.file, trial.pictures)
+            for record in new:
+                self.journal.append(record)
+                done.add(record.key)
+        records = [record for trial in trials for record in trial.records]
+        self.progress.done(len(records), sum(record.status == "failed" for record in records))
+
+
+def attack(group: Group, judge: Judge) -> list[Trial]:
+    """Every attacker of the shard; one that would only repeat the first is told its outcome."""
+    first = run_cell(group[0], judge)
+    trials = list(first)
+    for cell in group[1:]:
+        trials += [t.told_again(cell) for t in first] if cell.repeats else run_cell(cell, judge)
+    return trials

@@ -1,0 +1,43 @@
+"""Threads that Ctrl-C does not wait for: one call into torch can take a minute."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import copy_context
+from typing import Any
+
+import torch
+
+from gradveil.progress import stoppable
+
+NAME = "gradveil"
+Submit = Callable[..., "Future[Any]"]
+
+
+@contextmanager
+def threads(count: int, of_torch: int) -> Iterator[Submit]:
+    """So many threads, with so many of torch's own each. Work that nobody waits for any more ends after its step."""
+    before, pool = torch.get_num_threads(), ThreadPoolExecutor(count, NAME, torch.set_num_threads, (of_torch,))
+    with stoppable() as stop:
+        try:  # whoever listens to the progress is known by the context
+            yield lambda work, *given: pool.submit(copy_context().run, work, *given)
+        except BaseException as error:
+            stop.set()
+            pool.shutdown(wait=isinstance(error, Exception), cancel_futures=True)
+            raise
+        finally:
+            pool.shutdown(wait=False)
+            torch.set_num_threads(before)
+
+
+def left_behind(patience: float) -> bool:
+    """Whether one of ours is still at work after so many seconds."""
+    until = time.monotonic() + patience
+    ours = [thread for thread in threading.enumerate() if thread.name.startswith(NAME)]
+    for thread in ours:
+        thread.join(max(0.0, until - time.monotonic()))
+    return any(thread.is_alive() for thread in ours)

@@ -1,0 +1,139 @@
+"""Controls: whether these attacks can be believed at all, and what they show of a picture they have not seen."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from gradveil.interval import at_least, rate_interval
+from gradveil.record import Record
+from gradveil.results import Run
+from gradveil.verdict.estimate import CellResult
+from gradveil.verdict.leak import Baselines
+
+POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak
+AGAINST_BLANK = Baselines({}, frozenset())  # a control has no other baseline, so its counterpart must have none
+MOST_FAILED = 0.02  # of the trials; more, and nothing can be said
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One control. `hits` counts leaked pictures in the positive control, identified ones in the others."""
+
+    scenario: str
+    attempted: int  # pictures
+    failed: int  # trials
+    hits: int
+    rate: float
+    low: float
+    high: float
+    passed: bool
+    said: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self)}
+
+
+def _check(scenario: str, pictures: int, failed: int, hits: int, passed: bool, said: str) -> Check:
+    between = rate_interval(hits, pictures)
+    share = hits / pictures if pictures else 0.0
+    return Check(scenario=scenario, attempted=pictures, failed=failed, hits=hits, rate=share, low=between.low,
+                 high=between.high, passed=passed, said=said)  # fmt: skip
+
+
+def by_picture(records: Sequence[Record]) -> Mapping[tuple[str, str, int], list[Record]]:
+    found: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    for record in records:
+        found[record.scenario, record.client, record.example].append(record)
+    return found
+
+
+def positive(run: Run, baselines: Baselines) -> Check | None:
+    """The same attacks where they have it easiest: undefended, alone in the batch, an early model."""
+    scenario = easiest(run)
+    records = [r for r in run.records if r.scenario == scenario and not r.control and run.undefended(r.defense)]
+    if not records:
+        return None
+    pictures = by_picture(records)
+    hits = sum(any(map(baselines.is_leaked, of_one)) for of_one in pictures.values())
+    failed = sum(record.status == "failed" for record in records)
+    enough = hits >= POSITIVE_NEEDS * len(pictures)
+    believed = enough and failed <= MOST_FAILED * len(records)
+    said = f"without a defense these attacks recover {hits} of {len(pictures)} pictures"
+    if not enough:
+        said += f", and {POSITIVE_NEEDS:.0%} are needed before their failure means anything"
+    elif not believed:
+        said += f", but {failed} of {len(records)} trials failed"
+    return _check(str(scenario), len(pictures), failed, hits, believed, said)
+
+
+def easiest(run: Run) -> str | None:
+    """The scenario of the positive control."""
+    roles = run.scenarios
+    chosen = [name for name, about in roles.items() if about.get("role") == "control"]
+    chosen += [name for name, about in roles.items() if about.get("regime") == "diagnostic"]
+    return chosen[0] if chosen else None
+
+
+def negative(run: Run, kind: str) -> Check | None:
+    """Pictures identified by an attack that has not seen their update; by chance a few are."""
+    records = [r for r in run.records if r.control == kind and r.status == "ok" and "retrieval" in r.scores]
+    failed = sum(r.status == "failed" for r in run.records if r.control == kind)
+    if not records:
+        return None
+    hits = sum(r.scores["retrieval"] > 0 for r in records)
+    chance = 1 / run.gallery if run.gallery else 1.0
+    passed = at_least(hits, len(records)) <= chance
+    said = f"{hits} of {len(records)} identified, chance {chance:.2%}"
+    if not passed:
+        said += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"
+    scenarios = ", ".join(dict.fromkeys(r.scenario for r in records))
+    return _check(scenarios, len(records), failed, hits, passed, said)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convergence:
+    """One attack against itself with twice the steps, on the same undefended pictures."""
+
+    attack: str
+    leaked: int
+    leaked_doubled: int
+    of: int
+    loss: float
+    loss_doubled: float
+    converged: bool
+
+    def as_json(self) -> dict[str, Any]:
+        return {**vars(self)}
+
+
+def convergence(run: Run, cells: Sequence[CellResult]) -> list[Convergence]:
+    """Converged: twice the steps change the rate by less than its interval's half width, and the loss by under 1 %."""
+    found = []
+    for longer in (cell for cell in cells if cell.control == "doubled"):
+        trials = {(r.client, r.example) for r in longer.records if r.status == "ok"}
+        own = [
+            r
+            for r in run.records
+            if (r.scenario, r.attack, r.control) == (longer.scenario, longer.attack, "")
+            and run.undefended(r.defense)
+            and r.status == "ok"
+            and (r.client, r.example) in trials
+        ]
+        if own:
+            found.append(_compared(longer, own))
+    return found
+
+
+def _compared(longer: CellResult, own: Sequence[Record]) -> Convergence:
+    there = {(r.client, r.example) for r in own}
+    doubled = [r for r in longer.records if (r.client, r.example) in there]
+    before, after = (sum(map(AGAINST_BLANK.is_leaked, some)) for some in (own, doubled))
+    losses = [sum(r.loss or 0.0 for r in some) / len(some) for some in (own, doubled)]
+    between = rate_interval(before, len(own))
+    steady = abs(after - before) / len(own) < (between.high - between.low) / 2
+    fell = abs(losses[1] - losses[0]) / max(abs(losses[0]), 1e-12)
+    return Convergence(attack=longer.attack, leaked=before, leaked_doubled=after, of=len(own), loss=losses[0],
+                       loss_doubled=losses[1], converged=steady and fell < 0.01)  # fmt: skip

@@ -1,0 +1,91 @@
+"""Flags of a run as a whole. Those of single trials are raised where the trial is run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from gradveil.defenses import DEFENSES
+from gradveil.interval import mean_interval
+from gradveil.record import Record
+from gradveil.results import Run
+from gradveil.verdict.checks import Convergence, by_picture, negative
+from gradveil.verdict.estimate import scores_of
+from gradveil.verdict.leak import NEGATIVE, Baselines
+from gradveil.verdict.tally import Tally
+
+LARGE_GALLERY = 1000
+ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.interval says by how much)
+
+
+def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], baselines: Baselines) -> tuple[str, ...]:
+    """Their names, sorted; `gradveil.flags` explains each."""
+    regimes = {t.regime for t in tallies}
+    raised = {
+        "no-diagnostic": "diagnostic" not in regimes,
+        "single-stage": not _varied(run, "trained") and not _varied(run, "weights"),
+        "single-batch-size": not _varied(run, "batch_size"),
+        "single-local-steps": not _varied(run, "local_steps"),
+        "no-ablation": not (_varied(run, "labels") and _varied(run, "batchnorm")),
+        "small-gallery": run.gallery is None or run.gallery < LARGE_GALLERY,
+        "few-pictures": any(t.scored < ENOUGH for t in tallies),
+        "convergence-not-checked": not longer,
+        "not-converged": any(not one.converged for one in longer),
+        "adaptive-weaker": any(map(_adaptive_is_weaker, tallies)),
+        "not-monotone": any(_more_leaks_more(run, tallies)),
+        "undefended-holds": any(t.undefended and not t.leaked and t.role != "control" for t in tallies),
+        "control-identified": any((c := negative(run, kind)) is not None and not c.passed for kind in NEGATIVE),
+    }
+    return tuple(sorted(name for name, is_raised in raised.items() if is_raised))
+
+
+def _varied(run: Run, key: str) -> bool:
+    """Whether the audited scenarios differ in it."""
+    audited = [about for about in run.scenarios.values() if about.get("role") != "control"]
+    return len({str(about.get(key)) for about in audited}) > 1
+
+
+def _adaptive_is_weaker(tally: Tally) -> bool:
+    """Knowing the defense should not hurt: it does, or a picture leaks only to one who does not know it."""
+    differences = []
+    for of_one in by_picture(tally.records).values():
+        best = {kind: _best([r for r in of_one if r.attacker == kind]) for kind in ("adaptive", "unaware")}
+        if None not in best.values():
+            differences.append(best["adaptive"] - best["unaware"])  # type: ignore[operator]
+    between = mean_interval(differences)
+    return between is not None and between.high < 0
+
+
+def _best(records: Sequence[Record]) -> float | None:
+    values = scores_of(records).get("psnr")
+    return max(values) if values else None
+
+
+def _more_leaks_more(run: Run, tallies: Sequence[Tally]) -> Iterator[bool]:
+    """Every pair of which one must be harder than the other: is the harder one clearly easier?"""
+    for easy in tallies:
+        for hard in tallies:
+            if easy is not hard and _is_harder(run, easy, hard):
+                yield hard.interval.low > easy.interval.high
+
+
+def _is_harder(run: Run, easy: Tally, hard: Tally) -> bool:
+    if easy.scenario == hard.scenario:
+        return _is_stronger(run.choices("defense").get(easy.defense), run.choices("defense").get(hard.defense))
+    if easy.defense != hard.defense:
+        return False
+    one, other = run.scenarios.get(easy.scenario, {}), run.scenarios.get(hard.scenario, {})
+    same = {key for key in one.keys() & other.keys() if one[key] == other[key]}
+    changed = (one.keys() | other.keys()) - same - {"name", "images", "role", "regime"}
+    if changed == {"batch_size"}:
+        return one["batch_size"] < other["batch_size"]
+    return changed == {"labels"} and one["labels"] == "known"
+
+
+def _is_stronger(easy: Any, hard: Any) -> bool:
+    """The same defense with more of the one option that makes it stronger."""
+    if not (isinstance(easy, Mapping) and isinstance(hard, Mapping)) or easy.get("name") != hard.get("name"):
+        return False
+    changed = [key for key in easy.keys() | hard.keys() if easy.get(key) != hard.get(key)]
+    growing = getattr(DEFENSES.get(str(easy.get("name"))), "stronger", ())
+    return len(changed) == 1 and changed[0] in growing and easy[changed[0]] < hard[changed[0]]

@@ -1,0 +1,55 @@
+"""How hard an attack tried and what it believed of pictures before: read off the attack itself."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from gradveil.attacks import ATTACKS
+from gradveil.attacks.base import Attack
+from gradveil.errors import GradveilError
+
+PRIORS = {
+    "TotalVariation": "total variation (TV)",
+    "Norm": "small values",
+    "Box": "values in the box",
+    "BatchNormStatistics": "normalization statistics",
+}
+
+
+def steps_and_restarts(choice: Any) -> tuple[int | None, int | None]:
+    """None: the attack has no such thing, or it is not known."""
+    method, options = _built(choice), choice if isinstance(choice, Mapping) else {}
+    steps, restarts = (getattr(method, name, options.get(name)) for name in ("steps", "restarts"))
+    return steps, restarts
+
+
+def effort(choice: Any) -> str | None:
+    """In words; None if nothing is known of the attack."""
+    steps, restarts = steps_and_restarts(choice)
+    if steps is None and restarts is None:
+        return "closed form, no search" if _built(choice) else None
+    parts = [_counted(steps, "step"), _counted(restarts, "restart")]
+    return ", ".join(part for part in parts if part)
+
+
+def _counted(number: int | None, what: str) -> str:
+    return "" if number is None else f"{number:,} {what}{'' if number == 1 else 's'}"
+
+
+def prior(choice: Any) -> str | None:
+    method = _built(choice)
+    if method is None:
+        return None
+    found = [PRIORS.get(type(one).__name__, type(one).__name__) for one in getattr(method, "priors", ())]
+    return ", ".join(dict.fromkeys(found)) or "none"
+
+
+def _built(choice: Any) -> Attack | None:
+    """The attack of the catalogue as it was configured; None for one that this version does not have."""
+    options = dict(choice) if isinstance(choice, Mapping) else {}
+    factory = ATTACKS.get(str(options.pop("name", "")))
+    try:
+        return factory(**options) if factory else None
+    except (GradveilError, TypeError, ValueError):
+        return None

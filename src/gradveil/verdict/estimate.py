@@ -1,0 +1,129 @@
+"""A score over many trials: worst first, then how sure the average is."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from gradveil.interval import Interval, mean_interval, rate_interval
+from gradveil.record import Record
+from gradveil.verdict.leak import Baselines
+
+RATES = ("retrieval", "retrieval_fed")
+LESS_IS_LEAKIER = ("lpips", "lpips_fed")
+
+
+def leaks_upward(metric: str) -> bool:
+    """Whether a higher value shows more of the picture."""
+    return metric not in LESS_IS_LEAKIER
+
+
+@dataclass(frozen=True, kw_only=True)
+class Estimate:
+    """`worst` is worst for privacy, and 95 % of the trials leak less than `most`. `low` and `high` bound the mean."""
+
+    worst: float
+    most: float
+    median: float
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+def estimate(metric: str, values: Sequence[float]) -> Estimate | None:
+    """Clopper-Pearson for rates, BCa bootstrap for means; a mean of one value has no interval."""
+    if not values:
+        return None
+    upward, numbers = leaks_upward(metric), np.asarray(values, dtype=np.float64)
+    between: Interval | None
+    between = rate_interval(int((numbers > 0).sum()), len(values)) if metric in RATES else mean_interval(values)
+    return Estimate(
+        worst=float(numbers.max() if upward else numbers.min()),
+        most=float(np.quantile(numbers, 0.95 if upward else 0.05)),
+        median=float(np.median(numbers)),
+        mean=float(numbers.mean()),
+        low=between.low if between else None,
+        high=between.high if between else None,
+        count=len(values),
+    )
+
+
+def scores_of(records: Iterable[Record]) -> dict[str, list[float]]:
+    """By metric, of all that succeeded."""
+    found: dict[str, list[float]] = defaultdict(list)
+    for record in records:
+        if record.status == "ok":
+            for name, value in record.scores.items():
+                found[name].append(value)
+    return dict(sorted(found.items()))
+
+
+def worst_per_picture(records: Iterable[Record]) -> dict[str, list[float]]:
+    """By metric, for every picture what the attack that saw most of it in this metric saw."""
+    pictures: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
+    for record in records:
+        pictures[record.scenario, record.client, record.example].append(record)
+    found: dict[str, list[float]] = defaultdict(list)
+    for of_one in pictures.values():
+        for name, values in scores_of(of_one).items():
+            found[name].append(max(values) if leaks_upward(name) else min(values))
+    return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class CellResult:
+    """One attack, by one attacker, on one defense."""
+
+    scenario: str
+    defense: str
+    attack: str
+    attacker: str
+    control: str
+    records: Sequence[Record]
+    leaked: int
+    identified: int | None  # None: not measured
+
+    @property
+    def attempted(self) -> int:
+        return len(self.records)
+
+    @cached_property
+    def failed(self) -> int:
+        return sum(record.status == "failed" for record in self.records)
+
+    @property
+    def scored(self) -> int:
+        return self.attempted - self.failed
+
+    @cached_property
+    def metrics(self) -> Mapping[str, Estimate]:
+        found = {name: estimate(name, values) for name, values in scores_of(self.records).items()}
+        return {name: value for name, value in found.items() if value is not None}
+
+    @cached_property
+    def flags(self) -> Counter[str]:
+        return Counter(flag for record in self.records for flag in record.flags)
+
+
+def cells_of(records: Iterable[Record], baselines: Baselines) -> list[CellResult]:
+    """Every cell in the order of the journal."""
+    groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record.scenario, record.defense, record.attack, record.attacker, record.control].append(record)
+    return [_cell(key, group, baselines) for key, group in groups.items()]
+
+
+def _cell(key: tuple[str, ...], records: list[Record], baselines: Baselines) -> CellResult:
+    measured = any("retrieval" in record.scores for record in records)
+    names = ("scenario", "defense", "attack", "attacker", "control")
+    return CellResult(
+        **dict(zip(names, key, strict=True)),
+        records=records,
+        leaked=sum(map(baselines.is_leaked, records)),
+        identified=sum(map(baselines.is_identified, records)) if measured else None,
+    )

@@ -1,0 +1,116 @@
+"""A verdict is computed, not written: from the records, the controls beside them, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from gradveil.interval import supports
+from gradveil.results import Run
+from gradveil.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
+from gradveil.verdict.doubts import doubts
+from gradveil.verdict.estimate import CellResult, cells_of
+from gradveil.verdict.leak import MARGIN, Baselines
+from gradveil.verdict.tally import Tally, tallies
+from gradveil.verdict.under import under
+
+Word = Literal["leaks", "no leak found", "inconclusive", "not evaluated"]
+WORST_FIRST: tuple[Word, ...] = ("leaks", "inconclusive", "not evaluated", "no leak found")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The verdict on one defense in one scenario, and why."""
+
+    tally: Tally
+    verdict: Word
+    reasons: tuple[str, ...]
+
+    def supports(self, claim: float) -> bool:
+        """Whether "at most this share of such pictures leaks" may be said. Only of a defense without a finding."""
+        return self.verdict == "no leak found" and supports(claim, self.tally.counted, self.tally.scored)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """All that can be said of a run."""
+
+    findings: tuple[Finding, ...]  # worst first, the undefended model before all
+    under: str
+    cells: tuple[CellResult, ...]  # controls among them
+    positive: Check | None
+    prior: Check | None
+    random: Check | None
+    another: Check | None
+    convergence: tuple[Convergence, ...]
+    missing: int  # trials that the run has not come to
+    flags: tuple[str, ...]  # doubts about the run as a whole; those about trials are in the cells
+    baselines: Baselines = field(repr=False)
+
+    @property
+    def judged(self) -> tuple[Finding, ...]:
+        """What the word of the run is about: the defenses, or the undefended model where there are none."""
+        return tuple(f for f in self.findings if not f.tally.undefended) or self.findings
+
+    @property
+    def word(self) -> Word:
+        found: list[Word] = [finding.verdict for finding in self.judged]
+        return sorted(found, key=WORST_FIRST.index)[0] if found else "not evaluated"
+
+
+def judge(run: Run) -> Verdict:
+    """The same folder, the same verdict."""
+    baselines = Baselines.of(run.records)
+    cells, counted, control = cells_of(run.records, baselines), tallies(run, baselines), positive(run, baselines)
+    longer = convergence(run, cells)
+    missing = max(0, int(run.provenance.get("trials", len(run.records))) - len(run.records))
+    return Verdict(
+        findings=tuple(_finding(tally, control, missing) for tally in counted),
+        under=under(run),
+        cells=tuple(cells),
+        positive=control,
+        prior=negative(run, "prior"),
+        random=negative(run, "random"),
+        another=negative(run, "another"),
+        convergence=tuple(longer),
+        missing=missing,
+        flags=doubts(run, counted, longer, baselines),
+        baselines=baselines,
+    )
+
+
+def _finding(tally: Tally, control: Check | None, missing: int) -> Finding:
+    """A leak is a leak, whatever else went wrong; that none was found means something only if nothing did."""
+    if found := tuple(_leaks(tally)):
+        return Finding(tally, "leaks", found)
+    if not tally.undefended and not tally.has_adaptive:
+        return Finding(tally, "not evaluated", ("No attacker who knows this defense was tried.",))
+    if open_questions := tuple(_open(tally, control, missing)):
+        return Finding(tally, "inconclusive", open_questions)
+    said = f"None of {tally.scored} pictures leaked; at most {tally.at_most:.1%} of such pictures do (95 % confidence)."
+    return Finding(tally, "no leak found", (said,))
+
+
+def _leaks(tally: Tally) -> Iterator[str]:
+    if tally.leaked:
+        yield f"{tally.leaked} of {tally.scored} pictures leaked: identified, {MARGIN:g} dB closer than any control."
+    if tally.beats_chance:
+        yield f"{tally.identified} of {tally.scored} pictures were identified; chance explains {tally.chance:.1%}."
+
+
+def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
+    if control is None:
+        yield "There is no positive control in this run: nobody knows whether these attacks work here at all."
+    elif not control.passed:
+        yield f"The positive control failed: {control.said}."
+    if tally.failed > MOST_FAILED * tally.attempted:
+        yield f"{tally.failed} of {tally.attempted} trials failed; what they would have shown is not known."
+    if tally.scored < tally.pictures:
+        yield f"{tally.pictures - tally.scored} of {tally.pictures} pictures have no score at all."
+    if missing:
+        yield f"The run is not finished: {missing} trials are missing."
+    if tally.identified is None:
+        yield "Identification in a gallery was not measured."
+    if "psnr" not in tally.worst:
+        yield "The squared error (psnr) was not measured."

@@ -1,0 +1,39 @@
+"""The words behind "no leak found under ...": which attacks, how hard, and what they knew."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradveil.results import Run
+from gradveil.verdict.effort import effort
+
+WHO = {
+    "eavesdropper": "an eavesdropper",
+    "curious": "an honest-but-curious server",
+    "malicious": "a malicious server",
+}
+
+
+def under(run: Run) -> str:
+    """One line; the assumption ledger of the report has the rest."""
+    scenario = run.scenario
+    parts = [
+        ", ".join(_attack(label, run.choices("attack").get(label, {})) for label in _attacks(run)),
+        WHO.get(str(scenario.get("attacker")), "an attacker that is not stated"),
+        f"labels {scenario.get('labels', 'not stated')}",
+        f"batch size {scenario.get('batch_size', 'not stated')}",
+        f"{scenario.get('local_steps', 'not stated')} local {'step' if scenario.get('local_steps') == 1 else 'steps'}",
+        f"{len({(r.client, r.example) for r in run.records if not r.control})} pictures",
+        f"seed {run.config.get('seed', 'not stated')}",
+    ]
+    return "; ".join(parts)
+
+
+def _attacks(run: Run) -> list[str]:
+    return list(dict.fromkeys(record.attack for record in run.records))
+
+
+def _attack(label: str, choice: Any) -> str:
+    """With its steps and restarts, where it has them."""
+    told = effort(choice)
+    return f"{label} ({told})" if told else label
