@@ -129,6 +129,8 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
         raise ConfigError(f"defense.{UNDEFENDED}: is the label of the undefended model, choose another label")
     if compute.workers and compute.device != "cpu":
         raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
+    if compute.workers and torch.cuda.is_initialized():
+        raise ConfigError("--workers: this process has used a GPU and can no longer be forked, start another one")
     if compute.limit is not None and not compute.workers:
         raise ConfigError("--limit: only a process of its own can be ended, use --workers 1 or more")
     for label, attack in audit.attacks.items():

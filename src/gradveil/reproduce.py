@@ -29,6 +29,7 @@ from gradveil.threads import threads
 from gradveil.trial import Trial
 
 DECIBELS, OTHERS = 0.1, 0.01  # how far a score may lie from the stored one: what two devices differ by in rounding
+EXACT = 60.0  # dB above which a picture is a copy, and how far above is rounding: an 8-bit step is at 48
 SHOWN = 3  # keys, where one is not known
 
 
@@ -74,13 +75,19 @@ class Comparison:
     def _is_far(self, name: str) -> bool:
         if name not in self.stored.scores or name not in self.again.scores:
             return True
+        old, new = self.stored.scores[name], self.again.scores[name]
         allowed = DECIBELS if name.startswith("psnr") else OTHERS
-        return not abs(self.stored.scores[name] - self.again.scores[name]) <= allowed
+        return not (abs(old - new) <= allowed or _both_exact(name, old, new))
 
     def _moved(self, name: str) -> str:
         old, new = (scores.get(name) for scores in (self.stored.scores, self.again.scores))
         digits = 2 if name.startswith("psnr") else 4
-        return f"{name} {_number(old, digits)} -> {_number(new, digits)}"
+        said = f"{name} {_number(old, digits)} -> {_number(new, digits)}"
+        return f"{said} (both exact)" if _both_exact(name, old, new) else said
+
+
+def _both_exact(name: str, old: float | None, new: float | None) -> bool:
+    return name.startswith("psnr") and old is not None and new is not None and min(old, new) > EXACT
 
 
 def _number(value: float | None, digits: int) -> str:

@@ -78,7 +78,7 @@ def _is_kept() -> bool:
     from gradveil.threads import left_behind
 
     try:
-        return left_behind(patience=1.0)
+        return left_behind(patience=0.5)
     except KeyboardInterrupt:
         return True
 

@@ -27,9 +27,9 @@ def reproduce_cell(
 
     [bold]Examples[/bold]
 
-    gradveil reproduce-cell runs/photos-lenet-20250101-120000 --trial photos-lenet-b1/none/dlg/unaware/0003/0
+    gradveil reproduce-cell runs/photos-lenet-20250101-120000 --trial photos-lenet-b1/none/dlg/unaware/c0003/0
 
-    gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/0003/0 --model mine.py:build
+    gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/c0003/0 --model mine.py:build
     """
     from gradveil.cli.options import compute_of
     from gradveil.errors import ConfigError
