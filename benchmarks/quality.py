@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -78,13 +79,17 @@ def measured(
     }
 
 
-def train(model: nn.Module, data: Dataset, epochs: int, size: int = 128) -> None:
+def train(
+    model: nn.Module, data: Dataset, epochs: int, size: int = 128, after_step: Callable[[int], None] = lambda step: None
+) -> None:
+    """`after_step` is called before the first step too, with 0."""
     device = next(model.parameters()).device
     images, labels = data.images.to(device), data.targets.argmax(1).to(device)
     steps = epochs * (len(labels) // size)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True, weight_decay=5e-4)
     schedule = torch.optim.lr_scheduler.MultiStepLR(optimizer, [int(mark * steps) for mark in MARKS])
     rng = torch.Generator(device=device).manual_seed(0)
+    after_step(0)
     model.train()
     for step in range(steps):
         if step % (len(labels) // size) == 0:
@@ -96,6 +101,7 @@ def train(model: nn.Module, data: Dataset, epochs: int, size: int = 128) -> None
         F.cross_entropy(logits.float(), labels[batch]).backward()
         optimizer.step()
         schedule.step()
+        after_step(step + 1)
 
 
 def cropped_and_flipped(images: Tensor, rng: torch.Generator) -> Tensor:

@@ -102,7 +102,9 @@ def test_an_audit_from_options_to_report(tmp_path: Path, capsys: pytest.CaptureF
     assert [line.split()[0] for line in lines[1:4]] == ["none", "prune", "prune"]
     assert lines[4] == "positive control: without a defense these attacks recover 2 of 2 pictures"
     assert lines[5].startswith("none: leaks. 2 of 2 pictures leaked")
-    assert lines[7].startswith("verdict: leaks, under linear (closed form, no search); an honest-but-curious server; labels known")
+    assert lines[7].startswith(
+        "verdict: leaks, under linear (closed form, no search); an honest-but-curious server; labels known"
+    )
     assert lines[-1] == "report: run/report.html"
     assert (tmp_path / "run/report.html").exists()
     assert "[1/3] digits-mlp-b1 / none / linear / unaware: 2 trials" in err

@@ -84,7 +84,9 @@ def test_the_default_is_what_the_command_promises() -> None:
     config = AuditConfig()
     assert (config.scenario.data, config.scenario.model, config.scenario.images) == ("photos", "lenet", 8)
     assert set(config.defense) == {"none", "gaussian", "prune"}
-    assert set(config.attack) == {"invertgrad", "dlg"}
+    assert set(config.attack) == {"autoattack"}
+    assert list(resolve(config).attack) == ["linear", "dlg", "invertgrad", "gradinversion"]
+    assert resolve(config).sequence
     assert config.metrics == ("psnr", "ssim", "retrieval")
 
 
@@ -317,3 +319,11 @@ def test_a_quick_budget_leaves_the_convergence_check_out() -> None:
     assert from_tables({}).convergence
     assert not from_tables({"budget": "quick"}).convergence
     assert from_tables({"budget": "quick", "convergence": True}).convergence
+
+
+def test_autoattack_is_the_sequence_of_its_stages_and_leaves_what_was_chosen_alone() -> None:
+    config = from_tables({"attack": {"autoattack": {"steps": 7}, "dlg": {"steps": 3}}})
+    assert list(config.attack) == ["linear", "autoattack.dlg", "invertgrad", "gradinversion", "dlg"]
+    assert config.attack["autoattack.dlg"].options["steps"] == config.attack["invertgrad"].options["steps"] == 7
+    assert config.attack["dlg"].options["steps"] == 3
+    assert resolve(config) == config

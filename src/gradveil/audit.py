@@ -17,7 +17,7 @@ from gradveil import toml
 from gradveil.attacks.base import Attack
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.folder import RunFolder, private_files
 from gradveil.journal import Journal
 from gradveil.metrics import Metric
@@ -27,6 +27,7 @@ from gradveil.provenance import hash_models, provenance
 from gradveil.runner import Runner
 from gradveil.scenario import Scenario
 from gradveil.seeds import Seed
+from gradveil.server import observe
 from gradveil.trial import Judge
 from gradveil.types import Batch
 
@@ -47,6 +48,7 @@ class Audit:
     early: nn.Module | None = None  # the model before training, for the positive control
     controls: bool = True  # without them no verdict is possible
     convergence: bool = False  # whether every attack is also given twice its steps
+    sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
     settings: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[str, ...] = ()  # settings that the user stated; the rest is assumed
 
@@ -91,12 +93,15 @@ def _value(method: Defense | Attack) -> dict[str, str]:
 def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Progress | None = None) -> None:
     """Run what is missing of the audit in `folder`. Nothing is written before all that can be checked is checked."""
     check(audit, compute)
+    audit, left_out = applicable(audit)
     config, home = toml.dump(audit.described()), RunFolder(Path(folder))
     shard = home.stored().get("shard", compute.shard)
     groups = list(shards(audit, compute, shard))
     origin = origin_of(audit, compute) | {
         "shard": shard,
-        "trials": sum(len(cell.keys) for group in groups for cell in group),
+        "trials": sum(len(cell.own_keys) for group in groups for cell in group),
+        "order": list(audit.attacks) if audit.sequence else [],
+        "left_out": left_out,
         "scenarios": roles(audit, compute, shard),
         "declared": list(audit.declared),
     }
@@ -105,7 +110,8 @@ def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Pr
         home.create()
         with Journal(home.journal) as journal, compute.active():
             home.prepare(config, origin)
-            Runner(home, journal, judge_of(audit), compute, progress or Silent()).run(groups)
+            runner = Runner(home, journal, judge_of(audit), compute, progress or Silent())
+            runner.run(waves(groups, list(audit.attacks)) if audit.sequence else [groups])
         home.finish()
 
 
@@ -144,6 +150,26 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
     first = audit.scenario.private.images[:1, :1].float().cpu()
     for metric in audit.metrics:
         metric.score(first, first)
+
+
+def applicable(audit: Audit) -> tuple[Audit, dict[str, str]]:
+    """Of a sequence, the attacks that have something to work on, and why the others have not."""
+    left_out: dict[str, str] = {}
+    for label, attack in audit.attacks.items() if audit.sequence else ():
+        try:
+            attack.check(observe(clients_of(audit.scenario, slice(1)), Defense(), attack, Seed(audit.seed))[0])
+        except NotApplicableError as error:
+            left_out[label] = str(error)
+    kept = {label: attack for label, attack in audit.attacks.items() if label not in left_out}
+    if not kept:
+        raise ConfigError(f"attack: none applies to this model, {'; '.join(left_out.values())}")
+    return replace(audit, attacks=kept, settings=audit.described()), left_out
+
+
+def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:
+    """Controls first, since they say what has leaked; then one attack after the other."""
+    controls = [group for group in groups if group[0].control]
+    return [controls, *([g for g in groups if not g[0].control and g[0].attack == label] for label in order)]
 
 
 def shards(audit: Audit, compute: Compute, size: int) -> Iterator[list[Cell]]:

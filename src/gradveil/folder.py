@@ -106,7 +106,8 @@ class RunFolder:
         if (self.path / CONFIG).exists():
             self._check_config(config)
         if stored := self.stored():
-            self._refuse([f"{name} is not the same" for name in HASHES if stored.get(name) != provenance[name]])
+            same = (*HASHES, "precision")  # the last is no part of the config and yet moves numbers
+            self._refuse([f"{name} is not the same" for name in same if stored.get(name) != provenance.get(name)])
 
     def _check_config(self, config: str) -> None:
         path = self.path / CONFIG

@@ -6,7 +6,7 @@ what is already there: a shard that was interrupted is run again whole, and so t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradveil.attacks.base import Attack
@@ -50,10 +50,14 @@ class Cell:
         return "/".join([self.scenario.name, self.label, self.attack, kind, client, str(example)])
 
     @property
+    def own_keys(self) -> list[str]:
+        examples = range(self.scenario.private.images.shape[1])
+        return [self.key(name, example) for name in self.scenario.names for example in examples]
+
+    @property
     def keys(self) -> list[str]:
         """Of every record that this cell writes."""
-        own = [self.key(name, e) for name in self.scenario.names for e in range(self.scenario.private.images.shape[1])]
-        return own + (replace(self, control="another").keys if self.compares else [])
+        return self.own_keys + (replace(self, control="another").own_keys if self.compares else [])
 
     @property
     def compares(self) -> bool:
@@ -78,6 +82,11 @@ class Cell:
         """The unaware and the adaptive attacker start alike, so their difference is what knowing is worth."""
         return self.seed.at("attack", self.scenario.name, self.label, self.attack)
 
+    def only(self, names: Container[str]) -> Cell:
+        """The same cell on these clients."""
+        places = [place for place, name in enumerate(self.scenario.names) if name in names]
+        return replace(self, scenario=clients_of(self.scenario, places))
+
     def shards(self, size: int) -> Iterator[Cell]:
         """The same cell on some of its clients at a time; of a control, the first of them."""
         for first in range(0, len(self.scenario.names), size):
@@ -86,9 +95,10 @@ class Cell:
                 return
 
 
-def clients_of(scenario: Scenario, some: slice) -> Scenario:
+def clients_of(scenario: Scenario, some: slice | list[int]) -> Scenario:
     private = Batch(scenario.private.images[some], scenario.private.labels[some])
-    return replace(scenario, private=private, names=scenario.names[some])
+    names = scenario.names[some] if isinstance(some, slice) else tuple(scenario.names[place] for place in some)
+    return replace(scenario, private=private, names=names)
 
 
 def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:

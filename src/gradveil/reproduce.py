@@ -102,7 +102,7 @@ def reproduce(folder: str | Path, key: str, compute: Compute | None = None, mode
     audit = _rebuilt(run, model)
     how = compute or as_the_run(origin)
     _check(run, origin, origin_of(audit, how))
-    trial = _again(audit, how, origin, key)
+    trial = _again(run, audit, how, origin, key)
     again = next(record for record in trial.records if record.key == key)
     return Comparison(stored=stored, again=again, same_pictures=_same_pictures(run, stored, trial))
 
@@ -152,12 +152,14 @@ def as_the_run(origin: Mapping[str, Any]) -> Compute:
     return Compute(device=own, **settings)
 
 
-def _again(audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
+def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
     """The shard that holds the trial, run as it was: all of it, since a batch rounds as one, on as many threads."""
     groups = (group for group in shards(audit, compute, origin["shard"]) if any(key in cell.keys for cell in group))
     if (group := next(groups, None)) is None:
         raise ConfigError(f"--trial: {key} is in the journal and not in what this version would run, use that one")
     own = next(cell for cell in group if key in cell.keys)
+    there = {record.client for record in run.records if record.key in set(own.keys)}  # others had dropped out
+    group, own = [cell.only(there) for cell in group], own.only(there)
     with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
         trials = submit(attack, group if own.repeats else [own], judge_of(audit)).result()
     return next(trial for trial in trials if any(record.key == key for record in trial.records))

@@ -16,6 +16,7 @@ from gradveil.plan import Cell
 from gradveil.progress import Progress, listening
 from gradveil.threads import threads
 from gradveil.trial import Judge, Trial, failed, run_cell
+from gradveil.verdict.leak import Baselines
 
 Group = list[Cell]  # the attackers of one shard
 
@@ -30,15 +31,33 @@ class Runner:
     compute: Compute
     progress: Progress
 
-    def run(self, groups: Sequence[Group]) -> None:
+    def run(self, waves: Sequence[Sequence[Group]]) -> None:
+        """One wave after the other; what has leaked in one is no longer attacked in the next."""
         done = {record.key for record in self.journal.records}
-        missing = [group for group in groups if any(key not in done for cell in group for key in cell.keys)]
-        self.progress.begin(len(missing))
+        self.progress.begin(sum(not _is_done(group, done) for wave in waves for group in wave))
+        tried: set[str] = set()
         try:
-            for trials in self.in_workers(missing) if self.compute.workers else self.here(missing):
-                self.keep(trials, done)
+            for wave in waves:
+                left = [self.still_hidden(group, tried) for group in wave] if tried else wave
+                missing = [group for group in left if not _is_done(group, done)]
+                for trials in self.in_workers(missing) if self.compute.workers else self.here(missing):
+                    self.keep(trials, done)
+                tried |= {group[0].attack for group in wave if not group[0].control}
         finally:
             self.progress.end()
+
+    def still_hidden(self, group: Group, tried: set[str]) -> Group:
+        """The shard without the clients that the attacks before this one have recovered whole."""
+        cell, baselines = group[0], Baselines.of(self.journal.records)
+        here = (cell.scenario.name, cell.label, "")
+        leaked = {
+            (r.client, r.example)
+            for r in self.journal.records
+            if (r.scenario, r.defense, r.control) == here and r.attack in tried and baselines.is_leaked(r)
+        }
+        examples = range(cell.scenario.private.images.shape[1])
+        hidden = [name for name in cell.scenario.names if any((name, example) not in leaked for example in examples)]
+        return [one.only(hidden) for one in group] if hidden else []
 
     def here(self, groups: Sequence[Group]) -> Iterator[list[Trial]]:
         """Beside us, so that Ctrl-C is heard at once."""
@@ -76,3 +95,7 @@ def attack(group: Group, judge: Judge) -> list[Trial]:
     for cell in group[1:]:
         trials += [t.told_again(cell) for t in first] if cell.repeats else run_cell(cell, judge)
     return trials
+
+
+def _is_done(group: Group, done: set[str]) -> bool:
+    return all(key in done for cell in group for key in cell.keys)

@@ -46,6 +46,7 @@ class ThreatModel:
     """What the attacker knows and may do."""
 
     knows_labels: bool = True
+    knows_training: bool = True  # local steps and rate; the rest of `LocalTraining` is the protocol's
     knows_defense: bool = False  # the adaptive attacker
     may_plant: bool = False  # the actively dishonest server
     rounds: int = 1  # rounds of one client it may join up

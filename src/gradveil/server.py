@@ -26,7 +26,7 @@ class Observation:
 
     model: nn.Module  # as sent
     update: Update  # each [client, *parameter]
-    training: LocalTraining
+    training: LocalTraining  # with one step at rate 1 in the place of what is not known
     examples: int
     shape: tuple[int, int, int]
     classes: int
@@ -36,6 +36,7 @@ class Observation:
     public: Batch | None = None
     statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
     history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
+    training_known: bool = True  # local steps and rate
 
     def take(self, clients: Sequence[int]) -> Observation:
         """The same round as if only these clients were in it; a client may be taken more than once."""
@@ -73,7 +74,8 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
-        training=training,
+        training=training if threat.knows_training else replace(training, steps=1, rate=1.0),
+        training_known=threat.knows_training,
         examples=fed[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
         classes=scenario.classes,

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from gradveil.attacks.base import Reconstruction
@@ -127,9 +128,18 @@ def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Atte
     if fed.shape == private.shape:  # a defense that enlarges the batch leaves no one picture "as fed"
         matched = align(images, fed, found).images
         scores |= {f"{m.name}_fed": m.score(matched, fed) for m in judge.metrics}
+    if not cell.scenario.threat.knows_labels:
+        scores["labels"] = labels_right(got.labels, truth.fed.labels).unsqueeze(-1).expand(private.shape[:2])
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
     over = peak_signal_to_noise(shown, private) - blank
     return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)
+
+
+def labels_right(got: Tensor, truth: Tensor) -> Tensor:
+    """The share of a batch's labels that the attacker worked out, [client]; the order within a batch does not count."""
+    found, there = got.detach().float().cpu().sum(1), truth.float().cpu().sum(1)
+    most = torch.maximum(found.sum(-1), there.sum(-1)).clamp_min(1)  # a label too many is as wrong as one too few
+    return torch.minimum(found, there).sum(-1) / most
 
 
 def _trial(attempt: Attempt, client: int) -> Trial:

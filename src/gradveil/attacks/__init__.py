@@ -2,14 +2,39 @@
 
 from collections.abc import Callable
 
+from gradveil.attacks.adam_l1 import adam_l1, adam_l1_ats
+from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.base import Attack
-from gradveil.attacks.dlg import dlg
+from gradveil.attacks.dlg import dlg, dlg_code, dlg_paper
+from gradveil.attacks.dlg_joint import dlg_joint
+from gradveil.attacks.gradinversion import gradinversion, gradinversion_ats
+from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
+from gradveil.attacks.known_policy import affine, shifted, shifted_re_ats
+from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.linear import linear
+from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
+    "autoattack": autoattack,
     "invertgrad": invertgrad,
     "invertgrad-ats": invertgrad_ats,
+    "shifted": shifted,
+    "shifted-re-ats": shifted_re_ats,
+    "affine": affine,
     "dlg": dlg,
+    "dlg-code": dlg_code,
+    "dlg-paper": dlg_paper,
+    "dlg-joint": dlg_joint,
+    "lbfgs-cosine": lbfgs_cosine,
+    "lbfgs-cosine-code": lbfgs_cosine_code,
+    "adam-l1": adam_l1,
+    "adam-l1-ats": adam_l1_ats,
+    "gradinversion": gradinversion,
+    "gradinversion-ats": gradinversion_ats,
+    "gradinversion-full": gradinversion_full,
+    "gradinversion-full-paper": gradinversion_full_paper,
+    "sgd-cosine": sgd_cosine,
+    "sgd-cosine-ats": sgd_cosine_ats,
     "linear": linear,
 }

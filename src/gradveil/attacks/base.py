@@ -43,6 +43,10 @@ class Attack(ABC):
     def plants(self) -> bool:
         return type(self).plant is not Attack.plant
 
+    def check(self, seen: Observation) -> None:
+        """NotApplicableError if there is nothing to work on in this model."""
+        return None
+
     def prior_only(self) -> Attack:
         """The attack that ignores the update: what is left is what it believed before. Run on a meaningless update."""
         return self

@@ -12,7 +12,7 @@ from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.optimizer import Adam, Steps
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
-from gradveil.attacks.inversion.space import Pixels
+from gradveil.attacks.inversion.space import Pixels, Start
 from gradveil.defenses.base import Paper
 
 PAPER = Paper(
@@ -32,13 +32,16 @@ def invertgrad(
     tv: tuple[float, ...] | float = TV_WEIGHTS,
     restarts: int | None = None,
     rate: float = 0.1,
+    start: Start = "normal",
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> Inversion:
     """Cosine distance, TV and signed Adam; every TV weight is tried on every picture, `restarts` runs in all."""
     weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
     return Inversion(
-        distance=Cosine(),
-        space=Pixels(start="normal"),
-        priors=(TotalVariation(weights),),
+        distance=Cosine(only=only, without=without),
+        space=Pixels(start=start),
+        priors=(TotalVariation(weights),) if any(weights) else (),
         optimizer=Adam(rate=rate, signed=True, schedule=Steps()),
         steps=steps,
         restarts=restarts or len(weights),
@@ -46,6 +49,14 @@ def invertgrad(
     )
 
 
-def invertgrad_ats(*, steps: int = 4800, tv: float = 1e-4, restarts: int = 1) -> Inversion:
+def invertgrad_ats(
+    *,
+    steps: int = 4800,
+    tv: float = 1e-4,
+    restarts: int = 1,
+    start: Start = "normal",
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+) -> Inversion:
     """The attack as ATS ran it: one TV weight of 1e-4, 4,800 steps, the rate falling tenfold at 3/8, 5/8 and 7/8."""
-    return invertgrad(steps=steps, tv=tv, restarts=restarts)
+    return invertgrad(steps=steps, tv=tv, restarts=restarts, start=start, only=only, without=without)

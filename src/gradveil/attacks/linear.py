@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.inversion.distance import matched
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.client import in_client_mode
 from gradveil.compute import Compute
@@ -37,12 +38,15 @@ HERE = Compute()  # a closed form needs nothing of it: the result follows the up
 Candidates = Float[Tensor, "client row pixel"]
 
 
-def linear(*, box: float = 0.02, same: float = 1e-3) -> FirstLinear:
+def linear(
+    *, box: float = 0.02, same: float = 1e-3, only: tuple[str, ...] = (), without: tuple[str, ...] = ()
+) -> FirstLinear:
     """The input of the first linear layer, read off its gradient in closed form; for models that start with one.
 
-    `box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture.
+    `box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture;
+    `only`, `without`: which parameters of the update may be read at all.
     """
-    return FirstLinear(box=box, same=same)
+    return FirstLinear(box=box, same=same, only=only, without=without)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +55,19 @@ class FirstLinear(Attack):
 
     box: float = 0.02
     same: float = 1e-3
+    only: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.box < 0 or self.same <= 0:
             raise ConfigError(f"linear: {self} is out of range, take box >= 0 and same > 0")
 
+    def check(self, seen: Observation) -> None:
+        self._gradients_of(seen, first_linear(seen, Seed()))
+
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = HERE) -> Reconstruction:
         """`loss` is the share of dW that the pictures found do not explain."""
-        weight, bias = _gradients_of(seen, first_linear(seen, seed))
+        weight, bias = self._gradients_of(seen, first_linear(seen, seed))
         if seen.examples == 1:
             inputs, found = _fit(weight, bias)
         else:
@@ -72,6 +81,15 @@ class FirstLinear(Attack):
             loss=_unexplained(weight, inputs).masked_fill(~bias.isfinite().all(-1), torch.nan),
             notes=_notes(seen),
         )
+
+    def _gradients_of(self, seen: Observation, name: str) -> tuple[Tensor, Tensor]:
+        readable = matched(list(seen.update), self.only, self.without)
+        if not {f"{name}.weight", f"{name}.bias"} <= set(readable):
+            why = " that only and without let it read" if self.only or self.without else ""
+            raise NotApplicableError(
+                f"linear: the update holds no weight and bias of layer {name!r}{why}, choose another attack"
+            )
+        return seen.update[f"{name}.weight"], seen.update[f"{name}.bias"]
 
     def _choose(self, seen: Observation, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
         """The best candidates of every client, [client, example, pixel]; zero where there are too few."""
@@ -159,15 +177,6 @@ def _first_call(model: nn.Module, pictures: Tensor) -> Call | None:
     with torch.no_grad():
         model(pictures)
     return calls[0] if calls else None
-
-
-def _gradients_of(seen: Observation, name: str) -> tuple[Tensor, Tensor]:
-    weight, bias = seen.update.get(f"{name}.weight"), seen.update.get(f"{name}.bias")
-    if weight is None or bias is None:
-        raise NotApplicableError(
-            f"linear: the update holds no weight and bias of layer {name!r}, choose another attack"
-        )
-    return weight, bias
 
 
 def _normalized(seen: Observation, pictures: Tensor) -> Tensor:

@@ -41,7 +41,7 @@ def audit(
     data: Annotated[str | None, WHAT("A name, a folder of class folders, or an .npz file (default photos).")] = None,
     data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
     defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
-    images: Annotated[int | None, WHAT("Clients to attack (default 16).")] = None,
+    images: Annotated[int | None, WHAT("Clients to attack (default 8).")] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
     local_steps: Annotated[int | None, WHAT("1 is FedSGD, more are FedAvg (default 1).")] = None,
     also: Annotated[
@@ -49,7 +49,7 @@ def audit(
     ] = None,
     local_rate: Annotated[float | None, WHAT("Learning rate of the local steps (default 1).")] = None,
     bn: Annotated[str | None, WHAT("How clients normalize (default eval).", metavar="eval|batch|batch-shared")] = None,
-    attack: Annotated[list[str] | None, WHO("An attack; may be repeated (default invertgrad).", metavar=METHOD)] = None,
+    attack: Annotated[list[str] | None, WHO("An attack; may be repeated (default autoattack).", metavar=METHOD)] = None,
     attacker: Annotated[
         str | None, WHO("Who; only the last may change the model.", metavar="eavesdropper|curious|malicious")
     ] = None,
@@ -65,6 +65,9 @@ def audit(
     backend: Annotated[str, HOW("All give the same result (default auto).", metavar="auto|loop|vmap|sweep")] = "auto",
     chunk: Annotated[int | None, HOW("Trials at once; measured if not given.")] = None,
     workers: Annotated[int, HOW("Processes, one thread each (default 0: this process, all threads).")] = 0,
+    limit: Annotated[
+        float | None, HOW("Seconds that a worker may take for a shard before it counts as hanging.", metavar="S")
+    ] = None,
     metric: Annotated[
         list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval).", metavar="NAME")
     ] = None,
@@ -105,7 +108,7 @@ def audit(
     }  # fmt: skip
     check_claim(claim)
     check_out(out)
-    compute = compute_of(device, precision, backend, chunk, workers)
+    compute = compute_of(device, precision, backend, chunk, workers, limit)
     resolved = config_of(config, given)
     output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
     with pickles_allowed(allow_pickle):

@@ -117,7 +117,9 @@ def check_out(folder: Path | None) -> None:
             raise ConfigError(f"--out: {path} is a link and would have us write elsewhere, choose another folder")
 
 
-def compute_of(device: str, precision: str, backend: str, chunk: int | None, workers: int = 0) -> Compute:
+def compute_of(
+    device: str, precision: str, backend: str, chunk: int | None, workers: int = 0, limit: float | None = None
+) -> Compute:
     """Where and how to compute, checked against this machine."""
     if device != "auto" and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
         raise unknown("device", device, ("auto", "cpu", "cuda"), "--device")
@@ -127,9 +129,12 @@ def compute_of(device: str, precision: str, backend: str, chunk: int | None, wor
         raise ConfigError(f"--chunk: must be at least 1, got {chunk}")
     if not 0 <= workers <= MOST_WORKERS:
         raise ConfigError(f"--workers: must be between 0 and {MOST_WORKERS}, got {workers}")
+    if limit is not None and not (limit > 0 and workers):
+        raise ConfigError(f"--limit: must be above 0 and needs --workers, got {limit}")
     _check_cuda(device)
     where = "cpu" if workers and device == "auto" else pick_device(device)
-    return Compute(device=where, precision=precision, backend=backend, chunk=chunk, workers=workers)  # type: ignore[arg-type]
+    settings: Any = {"precision": precision, "backend": backend, "chunk": chunk, "workers": workers, "limit": limit}
+    return Compute(device=where, **settings)
 
 
 def _check_cuda(device: str) -> None:

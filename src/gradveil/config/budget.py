@@ -29,7 +29,7 @@ BUDGETS: Mapping[Budget, Effort] = {
 def spend(budget: Budget, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the budget's steps and restarts, where the attack has them and nobody set them."""
     effort, known, filled = BUDGETS[budget], options_of(factory), dict(options)
-    if "steps" in known and "steps" not in filled:
+    if "steps" in known and "steps" not in filled and known["steps"].default is not None:
         filled["steps"] = max(1, round(effort.steps * known["steps"].default))
     if "restarts" in known and "restarts" not in filled:
         default = known["restarts"].default

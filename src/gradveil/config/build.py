@@ -41,6 +41,7 @@ def build(config: AuditConfig) -> Audit:
         also=tuple(variations(config, dataset, parts)),
         early=model_of(replace(config.scenario, weights=""), dataset) if scenario.trained else None,
         convergence=config.convergence,
+        sequence=config.sequence,
         declared=config.declared,
         defenses={label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()},
         attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.attacks import ATTACKS
+from gradveil.attacks.autoattack import STAGES
 from gradveil.config.budget import spend
-from gradveil.config.check import Where, check_options, complete, missing_options
+from gradveil.config.check import Where, check_options, complete, missing_options, options_of
 from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
@@ -28,6 +29,7 @@ def is_user_model(spec: str) -> bool:
 def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
     """The same config with every option checked, the budget spent and the defaults written out."""
     _check_metrics(config, where)
+    config = _expanded(config, where)
     defenses = {label: _checked(c, DEFENSES, f"defense.{label}", where) for label, c in config.defense.items()}
     attacks = {label: _checked(c, ATTACKS, f"attack.{label}", where) for label, c in config.attack.items()}
     for kind, chosen in (("defense", defenses), ("attack", attacks)):
@@ -40,6 +42,21 @@ def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
         defense={k: replace(c, options=complete(DEFENSES[c.name], c.options)) for k, c in defenses.items()},
         attack={k: replace(c, options=complete(ATTACKS[c.name], c.options)) for k, c in attacks.items()},
     )
+
+
+def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
+    """`autoattack` as the sequence of its stages, so that a config says what is run."""
+    attacks: dict[str, Choice] = {}
+    for label, choice in config.attack.items():
+        if choice.name != "autoattack":
+            attacks[label] = choice
+            continue
+        checked = _checked(choice, ATTACKS, f"attack.{label}", where)
+        for stage, method in STAGES.items():
+            options = {k: v for k, v in checked.options.items() if k in options_of(method)}
+            attacks[stage if stage not in config.attack else f"{label}.{stage}"] = Choice(name=stage, options=options)
+    whole = any(choice.name == "autoattack" for choice in config.attack.values())
+    return replace(config, attack=attacks, sequence=config.sequence or whole)
 
 
 def _check_metrics(config: AuditConfig, where: Where) -> None:

@@ -62,8 +62,8 @@ def default_defenses() -> dict[str, Choice]:
 
 
 def default_attacks() -> dict[str, Choice]:
-    """Two of different kinds: which one sees more depends on the model."""
-    return {"invertgrad": Choice(name="invertgrad"), "dlg": Choice(name="dlg")}
+    """Several of different kinds: which one sees most depends on the model."""
+    return {"autoattack": Choice(name="autoattack")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +75,7 @@ class AuditConfig:
     metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
     lpips_weights: str = ""
     convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
+    sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     also: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)  # other values of keys of the scenario
     defense: Mapping[str, Choice] = field(default_factory=default_defenses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -42,6 +42,11 @@ def _later(run: Run) -> Iterator[str]:
 def _missing(run: Run, verdict: Verdict) -> Iterator[str]:
     if verdict.missing:
         yield f"{verdict.missing} planned trials that the run has not come to."
+    left_out = run.provenance.get("left_out")
+    for label, why in left_out.items() if isinstance(left_out, Mapping) else ():
+        yield f"{label}, which has nothing to work on here ({why})."
+    if run.provenance.get("order"):
+        yield "Pictures that leaked to one attack, by the attacks after it: they might show them even better."
     tallies = [finding.tally for finding in verdict.findings]
     if not any(tally.undefended for tally in tallies):
         yield "The undefended model in the audited scenario."

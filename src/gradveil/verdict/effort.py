@@ -47,7 +47,8 @@ def prior(choice: Any) -> str | None:
 
 def _built(choice: Any) -> Attack | None:
     """The attack of the catalogue as it was configured; None for one that this version does not have."""
-    options = dict(choice) if isinstance(choice, Mapping) else {}
+    given = choice if isinstance(choice, Mapping) else {}
+    options = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     factory = ATTACKS.get(str(options.pop("name", "")))
     try:
         return factory(**options) if factory else None

@@ -12,6 +12,7 @@ from gradveil.verdict.checks import MOST_FAILED, Check, Convergence, convergence
 from gradveil.verdict.doubts import doubts
 from gradveil.verdict.estimate import CellResult, cells_of
 from gradveil.verdict.leak import MARGIN, Baselines
+from gradveil.verdict.missing import missing
 from gradveil.verdict.tally import Tally, tallies
 from gradveil.verdict.under import under
 
@@ -64,9 +65,9 @@ def judge(run: Run) -> Verdict:
     baselines = Baselines.of(run.records)
     cells, counted, control = cells_of(run.records, baselines), tallies(run, baselines), positive(run, baselines)
     longer = convergence(run, cells)
-    missing = max(0, int(run.provenance.get("trials", len(run.records))) - len(run.records))
+    absent = missing(run, baselines)
     return Verdict(
-        findings=tuple(_finding(tally, control, missing) for tally in counted),
+        findings=tuple(_finding(tally, control, absent) for tally in counted),
         under=under(run),
         cells=tuple(cells),
         positive=control,
@@ -74,7 +75,7 @@ def judge(run: Run) -> Verdict:
         random=negative(run, "random"),
         another=negative(run, "another"),
         convergence=tuple(longer),
-        missing=missing,
+        missing=absent,
         flags=doubts(run, counted, longer, baselines),
         baselines=baselines,
     )

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from gradveil.attacks.inversion.distance import Distance, Unmatched
-from gradveil.attacks.inversion.matcher import Loop, Matcher, OneTrial, Vmap, unmatched
+from gradveil.attacks.inversion.matcher import Loop, Matcher, NoMatch, OneTrial, Vmap
 from gradveil.attacks.inversion.sweep.match import Sweep
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, graph_of
 from gradveil.compute import Backend
@@ -30,7 +30,7 @@ class Chosen:
 
     def matcher(self, seen: Observation, distance: Distance) -> Matcher:
         if self.name == "priors":
-            return unmatched
+            return NoMatch()
         one = OneTrial.of(seen, distance)
         if self.graph is not None:
             return Sweep(one, self.graph)
@@ -44,6 +44,8 @@ def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
         return Chosen(wanted)
     one = OneTrial.of(seen.take([0]), distance)
     try:
+        if seen.labels is None:
+            raise CannotSweep("it holds labels fixed, and here they are searched for")
         check_sweep(seen.take([0, 0]), distance)
         return Chosen("sweep", graph_of(one.model))
     except CannotSweep as why:
@@ -89,9 +91,11 @@ def _relative(got: Tensor, expected: Tensor) -> float:
 
 def trouble_with_vmap(one: OneTrial) -> str | None:
     """One evaluation of one trial tells whether `torch.func` can trace the model."""
-    assert one.seen.labels is not None
+    like = next(iter(one.seen.update.values()))
+    fed = like.new_full((1, one.seen.examples, *one.seen.shape), 0.5)
+    labels = like.new_full((1, one.seen.examples, one.seen.classes), 1 / one.seen.classes)
     try:
-        Vmap(one)(one.seen.labels.new_full((1, one.seen.examples, *one.seen.shape), 0.5))
+        Vmap(one).joint(fed, labels)
     except torch.OutOfMemoryError:
         raise
     except Exception as error:  # whatever the model's own code raises under vmap

@@ -20,16 +20,28 @@ ON_A_CORE = 64  # more no longer fit the cache
 HEAVY = 20_000_000  # bytes of a trial above which a core is busy with few of them, and the cache sooner full
 
 
-def run(attack: Callable[[Trials], Part], trials: Trials, compute: Compute, footprint: Callable[[], int]) -> list[Part]:
-    """All trials, in order. `footprint` measures the bytes of one trial."""
+def run(
+    attack: Callable[[Trials], Part], trials: Trials, compute: Compute, footprint: Callable[[], int], together: int = 1
+) -> list[Part]:
+    """All trials, in order. `footprint` measures the bytes of one trial; `together` in a row are never torn apart."""
     if compute.device.startswith("cuda"):
         size = compute.chunk or min(ON_A_GPU, trials_that_fit(footprint(), compute.device))
-        return one_after_the_other(attack, trials, size)
+        return one_after_the_other(attack, trials, whole(size, together), together)
     size, cores = cpu_plan(len(trials), torch.get_num_threads(), compute.chunk, footprint)
+    size = whole(size, together)
     pieces = [trials[i : i + size] for i in range(0, len(trials), size)]
     if cores == 1 or len(pieces) == 1:
-        return one_after_the_other(attack, trials, size)
-    return side_by_side(attack, pieces, cores)
+        return one_after_the_other(attack, trials, size, together)
+    return side_by_side(attack, pieces, cores, together)
+
+
+def whole(size: int, together: int) -> int:
+    """A chunk's size without a torn group.
+
+    >>> whole(10, 4), whole(3, 4), whole(7, 1)
+    (8, 4, 7)
+    """
+    return max(together, size - size % together)
 
 
 def cpu_plan(trials: int, cores: int, chunk: int | None, footprint: Callable[[], int]) -> tuple[int, int]:
@@ -57,13 +69,13 @@ def even(trials: int, most: int, cores: int) -> int:
     return math.ceil(trials / (cores * rounds))
 
 
-def side_by_side(attack: Callable[[Trials], Part], pieces: list[Trials], cores: int) -> list[Part]:
+def side_by_side(attack: Callable[[Trials], Part], pieces: list[Trials], cores: int, together: int = 1) -> list[Part]:
     with threads(cores, of_torch=1) as submit:
-        waiting = [submit(one_after_the_other, attack, piece, len(piece)) for piece in pieces]
+        waiting = [submit(one_after_the_other, attack, piece, len(piece), together) for piece in pieces]
         return [part for result in waiting for part in result.result()]
 
 
-def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: int) -> list[Part]:
+def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: int, together: int = 1) -> list[Part]:
     """Out of memory halves the chunk and does that part again from its own start."""
     parts: list[Part] = []
     first = 0
@@ -72,9 +84,9 @@ def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: 
             parts.append(attack(trials[first : first + size]))
             first += size
         except (torch.OutOfMemoryError, RuntimeError) as error:
-            if size == 1 or not is_out_of_memory(error):
+            if size == together or not is_out_of_memory(error):
                 raise
-            size = max(1, min(size, len(trials) - first) // 2)
+            size = whole(min(size, len(trials) - first) // 2, together)
             if torch.cuda.is_available():
                 torch.cuda.empty_cache()
     return parts

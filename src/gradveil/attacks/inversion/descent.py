@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from gradveil import progress as progress_hook
-from gradveil.attacks.inversion.matcher import Matcher
+from gradveil.attacks.inversion.matcher import JointMatcher, Matcher
 from gradveil.attacks.inversion.optimizer import Optimizer
 from gradveil.attacks.inversion.prior import Penalty
 from gradveil.attacks.inversion.space import BoundSpace
-from gradveil.types import Latent
+from gradveil.types import Labels, Latent
 
 Carry = dict[str, Tensor]
 LOOK_EVERY = 100  # steps between looks at whether everyone is done: a look waits for the device
@@ -26,6 +27,7 @@ class Objective:
     matcher: Matcher
     space: BoundSpace
     penalties: tuple[Penalty, ...]
+    labels: Callable[[Latent], Labels] | None = None  # where they are part of the latent
 
     def __call__(self, z: Latent) -> tuple[Tensor, Tensor, Latent]:
         """Total and match of each trial, and the gradient of the total."""
@@ -33,13 +35,20 @@ class Objective:
             leaves = {name: x.detach().requires_grad_() for name, x in z.items()}
             fed, smooth = self.space.decode(leaves), self.space.smooth(leaves)
             penalty = sum((p(smooth, fed) for p in self.penalties), fed.new_zeros(fed.shape[0]))
-        match, slope = self.matcher(fed.detach())
-        outputs, slopes = [fed], [slope]
+            labels = [] if self.labels is None else [self.labels(leaves)]
+        match, *slopes = self.matched(fed, *labels)
+        outputs = [fed, *labels]
         if penalty.requires_grad:
             outputs.append(penalty)
             slopes.append(torch.ones_like(penalty))
         grads = torch.autograd.grad(outputs, list(leaves.values()), slopes)
         return match + penalty.detach(), match, dict(zip(leaves, grads, strict=True))
+
+    def matched(self, fed: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
+        """The match and its gradient by what it was given."""
+        if not labels:
+            return self.matcher(fed.detach())
+        return cast(JointMatcher, self.matcher).joint(fed.detach(), labels[0].detach())
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from gradveil.errors import NotApplicableError
 from gradveil.types import Update
+
+SHOWN = 4  # names that an error gives as examples
 
 
 class Distance(Protocol):
@@ -32,7 +35,14 @@ def matched(names: list[str], only: tuple[str, ...], without: tuple[str, ...]) -
     ['conv.weight']
     """
     kept = [n for n in names if not only or any(fnmatchcase(n, p) for p in only)]
-    return [n for n in kept if not any(fnmatchcase(n, p) for p in without)]
+    kept = [n for n in kept if not any(fnmatchcase(n, p) for p in without)]
+    if not kept:
+        more = ", ..." if len(names) > SHOWN else ""
+        raise NotApplicableError(
+            f"only = {list(only)}, without = {list(without)}: nothing is left to match, change the patterns; "
+            f"the update holds {', '.join(names[:SHOWN])}{more}"
+        )
+    return kept
 
 
 @dataclass(frozen=True)
@@ -62,9 +72,14 @@ class Cosine:
     def of_products(self, cross: Tensor, own: Tensor, target: Tensor) -> Tensor:
         tiny = torch.finfo(cross.dtype).tiny
         if self.per_tensor:
-            return 1 - (cross / (own.clamp_min(tiny).sqrt() * target.clamp_min(tiny).sqrt())).mean(-1)
+            return 1 - _quotient(cross, own.clamp_min(tiny).sqrt() * target.clamp_min(tiny).sqrt()).mean(-1)
         lengths = own.sum(-1).clamp_min(tiny).sqrt() * target.sum(-1).clamp_min(tiny).sqrt()
-        return 1 - cross.sum(-1) / lengths
+        return 1 - _quotient(cross.sum(-1), lengths)
+
+
+def _quotient(cross: Tensor, lengths: Tensor) -> Tensor:
+    """NaN where the lengths overflow: divided by infinity, every update would look orthogonal to every other."""
+    return (cross / lengths).masked_fill(lengths.isinf(), torch.nan)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +123,19 @@ class L2:
 
 @dataclass(frozen=True, kw_only=True)
 class L1:
-    """Sum (or mean over elements of each tensor, `per_tensor`) of absolute differences."""
+    """Sum (or mean over elements of each tensor, `per_tensor`) of absolute differences; `relative` as in `L2`."""
 
     per_tensor: bool = False
+    relative: bool = False
     only: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
         names = matched(list(seen), self.only, self.without)
-        each = [(dummy[n] - seen[n]).abs() for n in names]
+        apart = self.size([(dummy[n] - seen[n]).abs() for n in names])
+        if not self.relative:
+            return apart
+        return apart / self.size([seen[n].abs() for n in names]).clamp_min(torch.finfo(apart.dtype).tiny)
+
+    def size(self, each: list[Tensor]) -> Tensor:
         return torch.stack([e.mean() if self.per_tensor else e.sum() for e in each]).sum()

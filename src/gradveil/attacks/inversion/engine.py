@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import cast
 
 import torch
 from torch import Tensor
@@ -16,10 +17,13 @@ from gradveil.attacks.inversion.chunks import Trials
 from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
 from gradveil.attacks.inversion.distance import Distance, Unmatched
 from gradveil.attacks.inversion.finish import clamp
+from gradveil.attacks.inversion.group import together
+from gradveil.attacks.inversion.joint import BoundJointLabels
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.inversion.memory import bytes_of
 from gradveil.attacks.inversion.optimizer import Optimizer
-from gradveil.attacks.inversion.prior import Prior
+from gradveil.attacks.inversion.prior import Prior, applicable
+from gradveil.attacks.inversion.rounds import estimated
 from gradveil.attacks.inversion.selection import Selection, by_objective
 from gradveil.attacks.inversion.space import Space
 from gradveil.compute import Compute
@@ -43,7 +47,7 @@ class Inversion(Attack):
     steps: int
     priors: tuple[Prior, ...] = ()
     restarts: int = 1
-    infer_labels: Callable[[Observation], Labels] = given_or_idlg
+    infer_labels: Callable[[Observation], Labels | None] = given_or_idlg  # None: they are part of the space
     finish: Callable[[Images], Images] = clamp
     select: Selection = by_objective
     stop: Stop = Stop()
@@ -59,16 +63,31 @@ class Inversion(Attack):
         return replace(self, steps=2 * self.steps)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        seen, estimates = self.completed(seen, compute)
         seen = replace(seen, labels=self.infer_labels(seen))
+        priors, missing = applicable(self.priors, seen)
+        return replace(self, priors=priors).searched(seen, seed, compute, estimates + missing)
+
+    def completed(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
+        """With the local steps and rate as far as they can be worked out, if the attacker was not told."""
+        if seen.training_known or isinstance(self.distance, Unmatched):
+            return seen, ()
+        with compute.active():
+            training, notes = estimated(seen, compute)
+        return replace(seen, training=training, training_known=True), notes
+
+    def searched(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
+        """With labels decided, if they are, and priors that fit the model."""
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
         with compute.active():
             backend = choose(seen, self.distance, compute.backend)
             prepare = partial(self.prepare, seen, seed, backend)
-            footprint = partial(self.footprint, prepare, trials[:2], compute)
+            unit = together(self.priors, self.restarts)
+            footprint = partial(self.footprint, prepare, trials[: max(2, unit)], compute)
             graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
             stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
-            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint)
-        return self.best_restarts(seen, parts, backend)
+            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint, unit)
+        return self.best_restarts(seen, parts, replace(backend, notes=(*backend.notes, *notes)))
 
     def footprint(self, prepare: Prepare, few: Trials, compute: Compute) -> int:
         """Bytes that one evaluation takes for a trial."""
@@ -79,17 +98,19 @@ class Inversion(Attack):
         """One chunk of trials, from start to end."""
         end = descent.run(start, stepper)
         fell = (end["early"] - end["total"]) / end["early"].abs().clamp_min(1e-12)
-        images = descent.objective.space.reveal(best_of(end))
+        space, best = descent.objective.space, best_of(end)
+        labels = space.reveal_labels(best) if isinstance(space, BoundJointLabels) else None
         # a search that broke off is no weaker attack but none: its best point so far must not count as a result
         total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
-        return Outcome(images, total, match, fell < 0.01, end["broke"])
+        return Outcome(space.reveal(best), total, match, fell < 0.01, end["broke"], labels)
 
     def prepare(self, seen: Observation, seed: Seed, backend: Chosen, trials: Trials) -> tuple[Descent, Latent]:
         """The descent of a chunk and where it starts."""
         each = seen.take([client for client, _ in trials])
         restarts = torch.tensor([restart for _, restart in trials])
         space, matcher = self.space.bind(each), backend.matcher(each, self.distance)
-        objective = Objective(matcher, space, tuple(prior.bind(each, restarts) for prior in self.priors))
+        labels = space.labels if isinstance(space, BoundJointLabels) else None
+        objective = Objective(matcher, space, tuple(prior.bind(each, restarts) for prior in self.priors), labels)
         starts = [space.init(seed, each.names[i], restart) for i, (_, restart) in enumerate(trials)]
         start = {name: torch.stack([s[name] for s in starts]) for name in starts[0]}
         return Descent(objective, self.optimizer, self.steps, self.stop), start
@@ -103,10 +124,12 @@ class Inversion(Attack):
         broke = gathered(lambda o: o.broke)
         chosen = self.select(images, total, match)
         rows = torch.arange(len(seen.names), device=chosen.device)
-        assert seen.labels is not None
+        labels = seen.labels
+        if labels is None:
+            labels = gathered(lambda o: cast(Tensor, o.labels))[rows, chosen]
         return Reconstruction(
             images=self.finish(images[rows, chosen]),
-            labels=seen.labels,
+            labels=labels,
             found=torch.ones(images.shape[0], images.shape[2], dtype=torch.bool, device=images.device),
             loss=total[rows, chosen],
             backend=backend.name,
@@ -125,3 +148,4 @@ class Outcome:
     match: Tensor
     converged: Tensor
     broke: Tensor
+    labels: Tensor | None = None  # where they were searched for

@@ -21,6 +21,18 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.optimizer import State
+from gradveil.attacks.inversion.pairs import (
+    Pairs,
+    cleared,
+    column,
+    dot,
+    flat,
+    pushed,
+    rounding_of,
+    two_loops,
+    unflat,
+    where,
+)
 from gradveil.errors import ConfigError
 from gradveil.types import Latent
 
@@ -43,14 +55,6 @@ class Search(NamedTuple):
     low: Point  # the last point with enough descent: what a search that runs out of tries falls back on
     wolfe: Tensor  # the point just evaluated is good
     spent: Tensor  # no further try
-
-
-class Pairs(NamedTuple):
-    """The last `memory` moves s and gradient changes y, newest last; a slot not yet filled has rho = 1 / s.y = 0."""
-
-    s: Tensor  # [trial, memory, number]
-    y: Tensor
-    rho: Tensor  # [trial, memory]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,7 +86,7 @@ class Lbfgs:
             raise ConfigError(f"lbfgs: {self} is out of range, take 0 < armijo < curvature < 1 and rounding >= 0")
 
     def init(self, z: Latent) -> State:
-        x = _flat(z)
+        x = flat(z)
         zeros, none = torch.zeros_like(x), torch.zeros_like(x[:, 0])
         slots = zeros.unsqueeze(1).repeat(1, self.memory, 1)
         base = _pack("base", Point(x, none, zeros)) | _pack("low", Point(x, none, zeros))
@@ -92,7 +96,7 @@ class Lbfgs:
         return {name: tensor.clone() for name, tensor in (base | pairs | search | flags).items()}
 
     def step(self, z: Latent, value: Tensor, grads: Latent, state: State, progress: Tensor) -> tuple[Latent, State]:
-        here, base = Point(_flat(z), value, _flat(grads)), _unpack("base", state)
+        here, base = Point(flat(z), value, flat(grads)), _unpack("base", state)
         done, started = state["done"], state["started"]
         pairs = Pairs(state["s"], state["y"], state["rho"])
         finite = value.isfinite() & here.grad.isfinite().all(-1)
@@ -105,25 +109,26 @@ class Lbfgs:
         stuck = started & search.spent & ~accept & ~done
         restart = stuck & (pairs.rho[:, -1] > 0)  # once more along steepest descent, with an empty memory
 
-        pairs = _push(pairs, base, best, accept & started, restart)
+        s, y = best.z - base.z, best.grad - base.grad
+        pairs = cleared(pushed(pairs, s, y, accept & started & (dot(s, y) > rounding_of(s, y))), restart)
         settled = accept & (self._is_flat(best) | (started & self._unchanged(base, best)))
         done = done | (~started & ~finite) | (stuck & ~restart) | settled
         base = _pick(accept, best, base)
         search, direction = self._aim(search, base, pairs, accept | restart, state["direction"])
 
         # a done trial stays where the engine put it last; one that has just ended returns to its accepted point
-        going = torch.where(_column(done), base.z, base.z + _column(search.t) * direction)
-        moved = torch.where(_column(state["done"]), here.z, going)
+        going = torch.where(column(done), base.z, base.z + column(search.t) * direction)
+        moved = torch.where(column(state["done"]), here.z, going)
         new = {"t": search.t, "lo": search.lo, "hi": search.hi, "tries": search.tries, "direction": direction}
         flags = {"started": started | finite, "done": done}
         points = _pack("base", base) | _pack("low", search.low)
-        return _unflat(moved, z), points | pairs._asdict() | new | flags
+        return unflat(moved, z), points | pairs._asdict() | new | flags
 
     def _judge(self, here: Point, base: Point, finite: Tensor, state: State) -> Search:
         """Both Wolfe conditions on the move as made, and the bracket that follows. NaN is too little descent."""
         move = here.z - base.z
-        expected = _dot(base.grad, move)
-        slope = _dot(here.grad, move)
+        expected = dot(base.grad, move)
+        slope = dot(here.grad, move)
         lower = here.value <= base.value + self.armijo * expected
         if self.rounding:
             level = (here.value - base.value).abs() <= self.rounding
@@ -145,9 +150,9 @@ class Lbfgs:
 
     def _aim(self, search: Search, base: Point, pairs: Pairs, turn: Tensor, before: Tensor) -> tuple[Search, Tensor]:
         """A new direction and bracket for the trials that turn, the next step length for the others."""
-        newton = -_two_loops(base.grad, pairs)
-        usable = (_dot(newton, base.grad) < 0) & newton.isfinite().all(-1) & (pairs.rho[:, -1] > 0)
-        fresh = torch.where(_column(usable), newton, -base.grad)
+        newton = -two_loops(base.grad, pairs)
+        usable = (dot(newton, base.grad) < 0) & newton.isfinite().all(-1) & (pairs.rho[:, -1] > 0)
+        fresh = torch.where(column(usable), newton, -base.grad)
         length = self.rate * (1 / base.grad.abs().sum(-1)).clamp(max=1.0).masked_fill(usable, 1.0)
         inside = torch.where(search.hi.isinf(), 2 * search.lo, (search.lo + search.hi) / 2)
         aimed = search._replace(
@@ -156,7 +161,7 @@ class Lbfgs:
             hi=search.hi.masked_fill(turn, torch.inf),
             tries=search.tries.masked_fill(turn, 0),
         )
-        return aimed, torch.where(_column(turn), fresh, before)
+        return aimed, torch.where(column(turn), fresh, before)
 
     def _is_flat(self, point: Point) -> Tensor:
         return point.grad.abs().amax(-1) <= self.gradient
@@ -168,53 +173,8 @@ class Lbfgs:
         return still | ((new.value - old.value).abs() <= self.change * old.value.abs())
 
 
-def _two_loops(grad: Tensor, pairs: Pairs) -> Tensor:
-    """The inverse Hessian's guess times the gradient. Empty slots have rho = 0 and change nothing."""
-    q, alphas = grad, []
-    slots = range(pairs.rho.shape[1])
-    for i in reversed(slots):
-        alphas.append(pairs.rho[:, i] * _dot(pairs.s[:, i], q))
-        q = q - _column(alphas[-1]) * pairs.y[:, i]
-    q = _column(_scale(pairs)) * q
-    for i in slots:
-        beta = pairs.rho[:, i] * _dot(pairs.y[:, i], q)
-        q = q + _column(alphas.pop() - beta) * pairs.s[:, i]
-    return q
-
-
-def _scale(pairs: Pairs) -> Tensor:
-    """s.y / y.y of the newest pair; 1 where there is none."""
-    rho, y = pairs.rho[:, -1], pairs.y[:, -1]
-    return (1 / (rho * _dot(y, y))).masked_fill(rho <= 0, 1.0)
-
-
-def _push(pairs: Pairs, old: Point, new: Point, accept: Tensor, clear: Tensor) -> Pairs:
-    """Shift the newest pair in, where its curvature is positive beyond rounding; empty the memory where told."""
-    s, y = new.z - old.z, new.grad - old.grad
-    curvature = _dot(s, y)
-    limits = torch.finfo(s.dtype)
-    rounding = (limits.eps * s.norm(dim=-1) * y.norm(dim=-1)).clamp_min(limits.tiny)
-    keep = accept & (curvature > rounding)
-    newest = Pairs(s.unsqueeze(1), y.unsqueeze(1), (1 / curvature).unsqueeze(1))
-    shifted = [torch.cat([held[:, 1:], one], 1) for held, one in zip(pairs, newest, strict=True)]
-    taken = [_where(keep, one, held) for one, held in zip(shifted, pairs, strict=True)]
-    return Pairs(*(_where(clear, torch.zeros_like(one), one) for one in taken))
-
-
-def _where(mask: Tensor, a: Tensor, b: Tensor) -> Tensor:
-    return torch.where(mask.view(-1, *[1] * (a.dim() - 1)), a, b)
-
-
 def _pick(mask: Tensor, a: Point, b: Point) -> Point:
-    return Point(*(_where(mask, x, y) for x, y in zip(a, b, strict=True)))
-
-
-def _dot(a: Tensor, b: Tensor) -> Tensor:
-    return (a * b).sum(-1)
-
-
-def _column(per_trial: Tensor) -> Tensor:
-    return per_trial.unsqueeze(-1)
+    return Point(*(where(mask, x, y) for x, y in zip(a, b, strict=True)))
 
 
 def _pack(prefix: str, point: Point) -> dict[str, Tensor]:
@@ -223,12 +183,3 @@ def _pack(prefix: str, point: Point) -> dict[str, Tensor]:
 
 def _unpack(prefix: str, state: State) -> Point:
     return Point(*(state[f"{prefix}.{name}"] for name in Point._fields))
-
-
-def _flat(z: Latent) -> Tensor:
-    return torch.cat([x.flatten(1) for x in z.values()], 1)
-
-
-def _unflat(flat: Tensor, like: Latent) -> Latent:
-    parts = flat.split([x[0].numel() for x in like.values()], 1)
-    return {name: part.view_as(x) for (name, x), part in zip(like.items(), parts, strict=True)}

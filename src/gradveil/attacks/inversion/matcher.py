@@ -17,13 +17,19 @@ from gradveil.client import in_client_mode, local_update
 from gradveil.defenses.base import Defense
 from gradveil.seeds import Seed
 from gradveil.server import Observation
-from gradveil.types import Batch, Images, Update
+from gradveil.types import Batch, Images, Labels, Update
 
 
 class Matcher(Protocol):
     """Value [trial] and gradient (shaped as the pictures) of the match."""
 
     def __call__(self, fed: Images) -> tuple[Tensor, Tensor]: ...
+
+
+class JointMatcher(Matcher, Protocol):
+    """A match whose labels are searched for too: its third result is the gradient by them."""
+
+    def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]: ...
 
 
 @dataclass(frozen=True)
@@ -47,9 +53,15 @@ class OneTrial:
         return self.distance(dummy, update)
 
 
-def unmatched(fed: Images) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class NoMatch:
     """No match at all: for the attacker who has only its priors."""
-    return fed.new_zeros(fed.shape[0]), torch.zeros_like(fed)
+
+    def __call__(self, fed: Images) -> tuple[Tensor, Tensor]:
+        return fed.new_zeros(fed.shape[0]), torch.zeros_like(fed)
+
+    def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
+        return *self(fed), torch.zeros_like(labels)
 
 
 @dataclass(frozen=True)
@@ -68,6 +80,16 @@ class Loop:
             gradients.append(gradient)
         return torch.stack(values), torch.stack(gradients)
 
+    def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
+        each = []
+        for i in range(fed.shape[0]):
+            with torch.enable_grad():
+                free = fed[i].detach().requires_grad_(), labels[i].detach().requires_grad_()
+                value = self.one(*free, {name: u[i] for name, u in self.one.seen.update.items()})
+            each.append((value.detach(), *torch.autograd.grad(value, free)))
+        values, by_pictures, by_labels = zip(*each, strict=True)
+        return torch.stack(values), torch.stack(by_pictures), torch.stack(by_labels)
+
 
 @dataclass(frozen=True)
 class Vmap:
@@ -79,3 +101,8 @@ class Vmap:
         step = torch.func.vmap(torch.func.grad_and_value(self.one), randomness="different")
         gradient, value = step(fed, seen.labels, dict(seen.update))
         return value.detach(), gradient.detach()
+
+    def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
+        step = torch.func.vmap(torch.func.grad_and_value(self.one, argnums=(0, 1)), randomness="different")
+        (by_pictures, by_labels), value = step(fed, labels, dict(self.one.seen.update))
+        return value.detach(), by_pictures.detach(), by_labels.detach()

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from gradveil.types import Latent
 
+Signed = bool | tuple[str, ...]  # the gradient's sign instead of the gradient: for all parts of a latent, or for these
 State = Mapping[str, Tensor]  # every tensor [trial, ...]; a key "done" ([trial], bool) stops a trial
 
 
@@ -66,7 +67,7 @@ class Adam:
     """Adam (Kingma and Ba, 2015); `signed` uses the sign of the gradient only, as Inverting Gradients does."""
 
     rate: float = 0.1
-    signed: bool = False
+    signed: Signed = False
     schedule: Schedule = Constant()
     betas: tuple[float, float] = (0.9, 0.999)
     epsilon: float = 1e-8
@@ -82,7 +83,7 @@ class Adam:
         new: dict[str, Tensor] = {"count": count}
         moved: dict[str, Tensor] = {}
         for name, x in z.items():
-            g = grads[name].sign() if self.signed else grads[name]
+            g = _signed(grads, name, self.signed)
             first = new[f"first.{name}"] = torch.lerp(g, state[f"first.{name}"], b1)
             second = new[f"second.{name}"] = torch.lerp(g * g, state[f"second.{name}"], b2)
             size = (second / (1 - b2**count)).sqrt() + self.epsilon
@@ -97,7 +98,7 @@ class Sgd:
     rate: float = 0.01
     momentum: float = 0.9
     nesterov: bool = True
-    signed: bool = False
+    signed: Signed = False
     schedule: Schedule = Constant()
 
     def init(self, z: Latent) -> State:
@@ -108,7 +109,12 @@ class Sgd:
         new: dict[str, Tensor] = {}
         moved: dict[str, Tensor] = {}
         for name, x in z.items():
-            g = grads[name].sign() if self.signed else grads[name]
+            g = _signed(grads, name, self.signed)
             velocity = new[name] = self.momentum * state[name] + g
             moved[name] = x - rate * (g + self.momentum * velocity if self.nesterov else velocity)
         return moved, new
+
+
+def _signed(grads: Latent, name: str, signed: Signed) -> Tensor:
+    chosen = signed if isinstance(signed, bool) else name in signed
+    return grads[name].sign() if chosen else grads[name]

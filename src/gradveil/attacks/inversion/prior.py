@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ Weight = float | tuple[float, ...]  # several weights are dealt out over the res
 Penalty = Callable[[Images, Images], Tensor]  # (pictures as optimized, pictures as fed) -> [trial]
 
 
+@runtime_checkable
 class Prior(Protocol):
     def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
         """`seen` has one client per trial; `restarts` numbers the trials of one client."""
@@ -95,6 +96,7 @@ class BatchNormStatistics:
     """
 
     weight: Weight = 1e-3
+    optional: bool = False  # left out, with a note, where the model keeps none
 
     def bind(self, seen: Observation, restarts: Tensor) -> Penalty:
         weight = dealt(self.weight, restarts, _like(seen))
@@ -113,11 +115,23 @@ class BatchNormStatistics:
         return penalty
 
 
+def applicable(priors: Sequence[Prior], seen: Observation) -> tuple[tuple[Prior, ...], tuple[str, ...]]:
+    """The priors that this model has something for, and a note for each that it has not."""
+    kept = tuple(p for p in priors if not (isinstance(p, BatchNormStatistics) and p.optional) or keeping(seen.model))
+    if len(kept) == len(priors):
+        return kept, ()
+    return kept, ("the model keeps no normalization statistics: the prior on them is left out",)
+
+
+def keeping(model: torch.nn.Module) -> dict[str, torch.nn.modules.batchnorm._NormBase]:
+    """The layers that keep running statistics."""
+    return {n: m for n, m in model.named_modules() if isinstance(m, BATCH_NORMS) and m.running_mean is not None}
+
+
 def target_statistics(seen: Observation) -> dict[str, Tensor]:
     """The batch statistics that the attacker aims at, [trial or 1, channel] by `<layer>.mean` and `<layer>.var`."""
-    layers = {n: m for n, m in seen.model.named_modules() if isinstance(m, BATCH_NORMS) and m.running_mean is not None}
     targets: dict[str, Tensor] = {}
-    for name, layer in layers.items():
+    for name, layer in keeping(seen.model).items():
         for kind, running in (("mean", layer.running_mean), ("var", layer.running_var)):
             assert running is not None
             if seen.statistics is None:

@@ -1,0 +1,104 @@
+"""A parameter-free ensemble, from cheap to strong, after AutoAttack (Croce and Hein, 2020): nobody has to know which
+attack suits the model at hand.
+
+An audit runs its stages as attacks of their own, so that each has its controls and the worst of them counts picture by
+picture; pictures that leaked drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
+privacy, and a stage that has nothing to work on in a model is left out and named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.dlg import dlg
+from gradveil.attacks.gradinversion import gradinversion
+from gradveil.attacks.inversion.distance import Cosine
+from gradveil.attacks.inversion.matcher import Loop, OneTrial
+from gradveil.attacks.inversion.prior import TotalVariation
+from gradveil.attacks.inversion.selection import ROUGHNESS
+from gradveil.attacks.invertgrad import invertgrad
+from gradveil.attacks.linear import linear
+from gradveil.compute import Compute
+from gradveil.defenses.base import Paper
+from gradveil.errors import NotApplicableError
+from gradveil.seeds import Seed
+from gradveil.server import Observation
+
+PAPER = Paper(
+    "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",
+    "Croce and Hein",
+    2020,
+    "arXiv:2003.01690",
+)
+STAGES: Mapping[str, Callable[..., Attack]] = {
+    "linear": linear,
+    "dlg": dlg,
+    "invertgrad": invertgrad,
+    "gradinversion": gradinversion,
+}
+EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one received needs no further stage
+
+
+def autoattack(*, steps: int | None = None) -> AutoAttack:
+    """The closed form, DLG, Inverting Gradients at five TV weights and Adam with L2, each as far as it applies.
+
+    `steps` limits every stage that takes steps; without it each has its own.
+    """
+    given = {} if steps is None else {"steps": steps}
+    return AutoAttack(stages={name: make(**(given if name != "linear" else {})) for name, make in STAGES.items()})
+
+
+@dataclass(frozen=True, kw_only=True)
+class AutoAttack(Attack):
+    """Every stage in turn; for each client the reconstruction that explains its update best without being rough."""
+
+    stages: Mapping[str, Attack]
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        best: Reconstruction | None = None
+        score = torch.full((len(seen.names),), torch.inf)
+        left, notes = list(range(len(seen.names))), []
+        for name, stage in self.stages.items():
+            try:
+                got = _compared(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
+            except NotApplicableError as error:
+                notes.append(f"{name} left out: {error}")
+                continue
+            best, score = _better(best or got, got, score, left)
+            left = [client for client in left if not best.loss[client] < EXPLAINED]
+            if not left:
+                break
+        if best is None:
+            raise NotApplicableError(f"autoattack: no stage applies, {'; '.join(notes)}")
+        return replace(best, notes=(*best.notes, *notes))
+
+
+def _compared(got: Reconstruction, seen: Observation) -> Reconstruction:
+    """With 1 - cosine as its loss, whatever the stage itself minimized; a stage that broke down stays so."""
+    like = next(iter(seen.update.values()))
+    seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
+    match = Loop(OneTrial.of(seen, Cosine()))(got.images.to(like).nan_to_num(0, 0, 0))[0]
+    return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan), converged=None)
+
+
+def _better(best: Reconstruction, got: Reconstruction, score: Tensor, left: list[int]) -> tuple[Reconstruction, Tensor]:
+    """Where a stage's result has the lower match * roughness ** 0.25 (see `selection`), it takes the place."""
+    rough = TotalVariation().of(got.images.float()).clamp_min(1e-6) ** ROUGHNESS
+    new = (got.loss.clamp_min(1e-12) * rough).float().cpu()
+    better = [place for place, client in enumerate(left) if new[place] < score[client]]  # false for NaN
+    to = [left[place] for place in better]
+
+    def taken(old: Tensor, fresh: Tensor) -> Tensor:
+        old = old.clone()
+        old[to] = fresh[better]
+        return old
+
+    fields = ("images", "labels", "found", "loss")
+    merged = {name: taken(getattr(best, name), getattr(got, name)) for name in fields}
+    backend = best.backend if got.backend in best.backend else f"{best.backend}, {got.backend}"
+    return replace(best, **merged, backend=backend), taken(score, new)

@@ -1,0 +1,32 @@
+"""Deep Leakage from Gradients (Zhu et al., 2019) with the labels searched for beside the pictures, as published.
+
+For attackers who are not given the labels (`--labels inferred`); one who is has nothing to search for and runs `dlg`.
+Differs from the paper as `dlg` does; labels are reported as their likeliest class. Reading them off the last layer is
+cheaper and right more often, so this is for models whose last layer says nothing (no linear head, a frozen head, more
+examples than classes) and for small ones: the fast back end holds labels fixed, so `vmap` or `loop` run it.
+"""
+
+from __future__ import annotations
+
+from gradveil.attacks.inversion.distance import L2
+from gradveil.attacks.inversion.engine import Inversion
+from gradveil.attacks.inversion.joint import JointLabels, free
+from gradveil.attacks.inversion.lbfgs import Lbfgs
+from gradveil.attacks.inversion.prior import TotalVariation
+from gradveil.attacks.inversion.space import Pixels
+from gradveil.defenses.base import Paper
+
+PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
+
+
+def dlg_joint(*, steps: int = 4800, tv: float = 3e-4, restarts: int = 4, boxed: bool = True) -> Inversion:
+    """Squared distance minimized by L-BFGS over pictures and labels; for attackers who are not given the labels."""
+    return Inversion(
+        distance=L2(relative=True),
+        space=JointLabels(Pixels(start="normal", boxed=boxed)),
+        priors=(TotalVariation(tv),) if tv else (),
+        optimizer=Lbfgs(),
+        steps=steps,
+        restarts=restarts,
+        infer_labels=free,
+    )

@@ -1,0 +1,134 @@
+"""Numbers that are no pictures: every attack of the table fails the trial, or is right. Never a score for nonsense."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from scenes import CLASSES, MEAN, STD, drawn, one_hot, scene
+from test_contracts import ATTACK_ROWS
+from torch import Generator, nn
+
+from gradveil import journal
+from gradveil.attacks import ATTACKS
+from gradveil.attacks.inversion.distance import L1
+from gradveil.audit import Audit, run
+from gradveil.compute import Compute
+from gradveil.config.check import options_of
+from gradveil.defenses.base import Defense
+from gradveil.metrics import METRICS
+from gradveil.models.normalize import Normalize
+from gradveil.models.start import weights_from
+from gradveil.record import Record
+from gradveil.scenario import Scenario
+from gradveil.types import Update
+
+each_attack = pytest.mark.parametrize("name", ATTACKS)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spoiled(Defense):
+    """Multiplies the update, and puts what is no number into one of its entries."""
+
+    times: float = 1.0
+    entry: float | None = None
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        spoiled = {name: self.times * u for name, u in update.items()}
+        if self.entry is not None:
+            first = next(iter(spoiled))
+            spoiled[first] = spoiled[first].flatten().index_fill(0, torch.tensor(3), self.entry).view_as(spoiled[first])
+        return spoiled
+
+
+def tiny(shape: tuple[int, int, int]) -> nn.Module:
+    """A perceptron for pictures of any shape: all attacks can work on it."""
+    numbers, channels = shape[0] * shape[1] * shape[2], shape[0]
+    with weights_from(5):
+        layers = [nn.Flatten(), nn.Linear(numbers, 32), nn.Sigmoid(), nn.Linear(32, CLASSES)]
+        return nn.Sequential(Normalize(MEAN[:channels], STD[:channels]), *layers)
+
+
+def records_of(
+    name: str, folder: Path, shape: tuple[int, int, int] = (3, 8, 8), defense: Defense | None = None, **changes: Any
+) -> list[Record]:
+    """Two clients in float32, from the audit to its journal."""
+    examples, options = changes.pop("examples", 1), changes.pop("options", ATTACK_ROWS[name].short)
+    victims: Scenario = scene(tiny(shape), 2, examples, shape=shape, labels=one_hot(2, examples))
+    victims = replace(victims, private=type(victims.private)(*(x.float() for x in victims.private)))
+    audit = Audit(
+        scenario=victims,
+        defenses={"spoiled": defense or Defense()},
+        attacks={name: ATTACKS[name](**options)},
+        metrics=(METRICS["psnr"](),),
+        gallery=drawn(6, *shape, seed=3).float(),
+        controls=False,
+    )
+    run(audit, folder, Compute())
+    return [record for record in journal.read(folder / "journal.jsonl") if record.attacker == "unaware"]
+
+
+def failed_clearly(record: Record) -> bool:
+    return record.status == "failed" and len(record.reason) > 10 and not record.scores
+
+
+def over_blank(record: Record) -> float:
+    assert record.blank is not None
+    return record.scores["psnr"] - record.blank
+
+
+@each_attack
+@pytest.mark.parametrize("entry", [torch.nan, torch.inf])
+def test_a_number_that_is_none_fails_the_trial(name: str, entry: float, tmp_path: Path) -> None:
+    records = records_of(name, tmp_path / "run", defense=Spoiled(entry=entry))
+    assert len(records) == 2
+    assert all(map(failed_clearly, records))
+
+
+@each_attack
+@pytest.mark.parametrize("times", [1e25, 1e37])
+def test_an_update_too_large_for_its_distance_fails_or_is_read_exactly(name: str, times: float, tmp_path: Path) -> None:
+    """At 1e25 squares overflow, at 1e37 sums do."""
+    if times == 1e25 and isinstance(getattr(ATTACKS[name](), "distance", None), L1):
+        pytest.skip("L1 takes no squares")
+    for record in records_of(name, tmp_path / "run", defense=Spoiled(times=times)):
+        assert failed_clearly(record) or record.scores["psnr"] > 60
+
+
+@each_attack
+def test_an_update_of_zeros_tells_nothing(name: str, tmp_path: Path) -> None:
+    for record in records_of(name, tmp_path / "run", defense=Spoiled(times=0.0)):
+        nothing = record.status == "ok" and over_blank(record) < 1
+        assert failed_clearly(record) or nothing
+
+
+@each_attack
+def test_a_batch_larger_than_the_number_of_classes(name: str, tmp_path: Path) -> None:
+    records = records_of(name, tmp_path / "run", examples=CLASSES + 2)
+    assert len(records) == 2 * (CLASSES + 2)
+    for record in records:
+        assert record.status == "ok"
+        assert "repeated-labels" in record.flags
+
+
+@each_attack
+def test_grayscale(name: str, tmp_path: Path) -> None:
+    """As well as in color: far above the blank picture, with the options that succeed on an easy scene."""
+    for record in records_of(name, tmp_path / "run", (1, 8, 8), options=ATTACK_ROWS[name].easy):
+        assert record.status == "ok"
+        assert over_blank(record) > 3
+
+
+@each_attack
+def test_pictures_of_one_pixel(name: str, tmp_path: Path) -> None:
+    """A pixel has no neighbors: total variation must have nothing to say, or the trial fails."""
+    options = ATTACK_ROWS[name].easy
+    for record in records_of(name, tmp_path / "with", (3, 1, 1), options=options):
+        assert failed_clearly(record) or over_blank(record) > 0
+    if "tv" in options_of(ATTACKS[name]):
+        for record in records_of(name, tmp_path / "without", (3, 1, 1), options={**options, "tv": 0.0}):
+            assert record.status == "ok"
+            assert over_blank(record) > 0

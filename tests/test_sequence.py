@@ -1,0 +1,111 @@
+"""Attacks in order: who does not apply is left out, pictures that leaked drop out, nothing depends on luck."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from toys import Noise, audit
+
+from gradveil import journal
+from gradveil.attacks.autoattack import autoattack
+from gradveil.attacks.base import Attack
+from gradveil.attacks.linear import linear
+from gradveil.audit import Audit, run
+from gradveil.compute import Compute
+from gradveil.defenses.base import Defense
+from gradveil.defenses.gaussian import Gaussian
+from gradveil.errors import ConfigError
+from gradveil.results import read_run
+from gradveil.table import as_csv
+from gradveil.verdict import judge
+
+DEFENSES = {"none": Defense(), "noise": Gaussian(scale=1e3)}
+
+
+def in_order(attacks: dict[str, Attack], clients: int = 5, **changes) -> Audit:
+    return replace(audit(attacks, DEFENSES, clients=clients, controls=True, **changes), sequence=True)
+
+
+def attempts(folder: Path) -> Counter:
+    return Counter((r.defense, r.attack) for r in journal.read(folder / "journal.jsonl") if not r.control)
+
+
+def test_what_leaked_is_not_attacked_again(tmp_path: Path) -> None:
+    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    assert attempts(tmp_path / "run") == {("none", "linear"): 5, ("noise", "linear"): 10, ("noise", "second"): 10}
+    verdict = judge(read_run(tmp_path / "run"))
+    assert verdict.missing == 0
+    assert {f.tally.defense: (f.verdict, f.tally.leaked) for f in verdict.findings}["none"] == ("leaks", 5)
+    assert verdict.positive is not None
+    assert verdict.positive.passed
+
+
+def test_the_order_is_that_of_the_attacks(tmp_path: Path) -> None:
+    run(in_order({"first": Noise(), "linear": linear()}), tmp_path / "run")
+    assert attempts(tmp_path / "run")["none", "first"] == attempts(tmp_path / "run")["none", "linear"] == 5
+
+
+def test_a_client_stays_until_all_of_its_pictures_have_leaked(tmp_path: Path) -> None:
+    """Two pictures of one class in a batch cannot be told apart in closed form."""
+    run(in_order({"linear": linear(), "second": Noise()}, clients=3, examples=2), tmp_path / "run")
+    verdict = judge(read_run(tmp_path / "run"))
+    undefended = [r for r in read_run(tmp_path / "run").records if (r.defense, r.control) == ("none", "")]
+    leaked = Counter(r.client for r in undefended if verdict.baselines.is_leaked(r))
+    second = {r.client for r in undefended if r.attack == "second"}
+    assert second == {f"c{i:04d}" for i in range(3) if leaked[f"c{i:04d}"] < 2}
+    assert verdict.missing == 0
+
+
+def test_a_trial_that_is_really_missing_is_missed(tmp_path: Path) -> None:
+    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    path = tmp_path / "run/journal.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    lost = [line for line in lines if b"toy/noise/second/adaptive/c0003/0" in line]
+    path.write_bytes(b"".join(line for line in lines if line not in lost))
+    assert len(lost) == 1
+    assert judge(read_run(tmp_path / "run")).missing == 1
+    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    assert judge(read_run(tmp_path / "run")).missing == 0
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_run_that_was_cut_anywhere_ends_the_same(tmp_path: Path, workers: int) -> None:
+    whole = in_order({"linear": linear(), "second": Noise(), "third": Noise()}, clients=4)
+    run(whole, tmp_path / "whole")
+    expected = as_csv(journal.read(tmp_path / "whole/journal.jsonl"))
+    lines = (tmp_path / "whole/journal.jsonl").read_bytes().splitlines(keepends=True)
+    run(whole, tmp_path / "cut", Compute(workers=workers))
+    for kept in range(0, len(lines), 7):
+        (tmp_path / "cut/journal.jsonl").write_bytes(b"".join(lines[:kept]))
+        run(whole, tmp_path / "cut", Compute(workers=workers))
+        assert as_csv(journal.read(tmp_path / "cut/journal.jsonl")) == expected
+
+
+def test_an_attack_with_nothing_to_work_on_is_left_out_and_named(tmp_path: Path) -> None:
+    from scenes import smooth
+
+    without = in_order({"linear": linear(), "second": Noise()})
+    conv = replace(without.scenario, model=smooth().float())
+    labels = without.scenario.private.labels.new_zeros(5, 1, 5)
+    labels[..., 0] = 1
+    private = without.scenario.private._replace(labels=labels)
+    run(replace(without, scenario=replace(conv, private=private)), tmp_path / "run")
+    assert {attack for _, attack in attempts(tmp_path / "run")} == {"second"}
+    assert "linear" in read_run(tmp_path / "run").provenance["left_out"]
+    with pytest.raises(ConfigError, match="none applies"):
+        run(replace(without, attacks={"linear": linear()}, scenario=replace(conv, private=private)), tmp_path / "none")
+
+
+def test_autoattack_by_itself_picks_what_explains_the_update() -> None:
+    from scenes import one_picture, perceptron, seen_in
+
+    from gradveil.seeds import Seed
+
+    seen = seen_in(one_picture(model=perceptron()))
+    got = autoattack(steps=5).reconstruct(seen, Seed(0))
+    exact = linear().reconstruct(seen, Seed(0))
+    assert (got.images - exact.images).abs().max() < 1e-6
+    assert got.backend == "closed form"  # everything was explained, so no other stage ran
