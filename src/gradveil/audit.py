@@ -79,6 +79,7 @@ def _described(scenario: Scenario) -> dict[str, Any]:
         "local_batch_size": training.pop("batch_size", 0),
         **training,
         "labels": "known" if scenario.threat.knows_labels else "inferred",
+        "training": "known" if scenario.threat.knows_training else "estimated",
         "attacker": "malicious" if scenario.threat.may_plant else "curious",
     }
 

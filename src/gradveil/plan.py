@@ -111,7 +111,7 @@ def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
         private=Batch(images.flatten(0, 1).unsqueeze(1), labels.flatten(0, 1).unsqueeze(1)),
         names=scenario.names if images.shape[1] == 1 else tuple(each),
         training=LocalTraining(loss=scenario.training.loss),
-        threat=replace(scenario.threat, knows_labels=True),
+        threat=replace(scenario.threat, knows_labels=True, knows_training=True),
         trained=scenario.trained and not early,
     )
 

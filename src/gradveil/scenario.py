@@ -73,7 +73,8 @@ class Scenario:
     def regime(self) -> Regime:
         """Diagnostic: all that makes an attack easy. A verdict never mixes the two."""
         easy = self.private.images.shape[1] == 1 and self.training.steps == 1 and self.training.batchnorm == "eval"
-        return "diagnostic" if easy and self.threat.knows_labels and not self.trained else "deployment"
+        told = self.threat.knows_labels and self.threat.knows_training
+        return "diagnostic" if easy and told and not self.trained else "deployment"
 
     @property
     def classes(self) -> int:

@@ -79,7 +79,11 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
             batchnorm=config.batchnorm,
             loss=config.loss,
         ),
-        threat=ThreatModel(knows_labels=config.labels == "known", may_plant=config.attacker == "malicious"),
+        threat=ThreatModel(
+            knows_labels=config.labels == "known",
+            knows_training=config.training == "known",
+            may_plant=config.attacker == "malicious",
+        ),
     )
 
 

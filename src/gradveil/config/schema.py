@@ -19,7 +19,7 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
-          "weight_decay", "batchnorm", "labels")  # fmt: skip
+          "weight_decay", "batchnorm", "labels", "training")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +49,7 @@ class ScenarioConfig:
     batchnorm: BatchNorm = "eval"
     loss: Loss = "cross-entropy"
     labels: Literal["known", "inferred"] = "known"
+    training: Literal["known", "estimated"] = "known"  # whether the attacker knows local steps and rate
     attacker: Literal["eavesdropper", "curious", "malicious"] = "curious"
 
 

@@ -116,7 +116,7 @@ def test_a_model_without_a_linear_head_is_refused() -> None:
 def test_a_frozen_head_is_refused() -> None:
     model = lenet().requires_grad_(False)
     model[0].requires_grad_(True)  # type: ignore[index]
-    with pytest.raises(NotApplicableError, match="does not hold '5.weight'"):
+    with pytest.raises(NotApplicableError, match=r"does not hold '5\.weight'"):
         inferred(view(model, one_hot(drawn(1, 1))))
 
 

@@ -42,13 +42,13 @@ class Hypothesis:
 
 
 def estimated(
-    seen: Observation, compute: Compute = Compute(), steps: tuple[int, ...] = STEPS
+    seen: Observation, compute: Compute = Compute(), steps: tuple[int, ...] = ()
 ) -> tuple[LocalTraining, tuple[str, ...]]:
-    """The training that explains the updates best, and a note that says which."""
+    """The training that explains the updates best, among these numbers of steps, and a note that says which."""
     few = sorted(range(len(seen.names)), key=lambda client: seen.names[client])[:CLIENTS]
     seen = seen.take(few)
     seen = replace(seen, labels=given_or_idlg(seen))
-    tried = hypotheses(seen, compute, steps)
+    tried = hypotheses(seen, compute, steps or STEPS)
     least = min(hypothesis.match for hypothesis in tried)
     best, *others = [h.training for h in tried if h.match <= ALIKE * least] or [tried[0].training]
     note = f"local steps and rate estimated: tau = {best.steps}, rate = {best.rate:.2g}"
