@@ -174,3 +174,12 @@ def test_better_seen_means_a_higher_score() -> None:
     assert worst["lpips"].most == pytest.approx(0.115)
     assert worst["psnr"].most == pytest.approx(30.6)
     assert worst["psnr"].mean == pytest.approx((3 * SEEN + 60) / 5)
+
+
+@pytest.mark.parametrize(("gallery", "passed"), [(999, True), (9, False)])
+def test_identified_pictures_pass_the_positive_control_unless_guessing_could(gallery: int, passed: bool) -> None:
+    """Pictures much alike: all are identified, though a blank one is nearly as close."""
+    alike = [record(i, scores={"psnr": BLANK + 1, "retrieval": 1.0}) for i in range(20)]
+    check = judge(run_of(alike, defended(20), gallery=gallery)).positive
+    assert check is not None
+    assert check.passed is passed

@@ -13,14 +13,15 @@ from gradveil.results import Run
 from gradveil.verdict.estimate import CellResult
 from gradveil.verdict.leak import Baselines
 
-POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak
+POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak or be identified
+RARE = 0.05
 AGAINST_BLANK = Baselines({}, frozenset())  # a control has no other baseline, so its counterpart must have none
 MOST_FAILED = 0.02  # of the trials; more, and nothing can be said
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One control. `hits` counts leaked pictures in the positive control, identified ones in the others."""
+    """One control. `hits` counts leaked or identified pictures in the positive control, identified ones elsewhere."""
 
     scenario: str
     attempted: int  # pictures
@@ -57,7 +58,8 @@ def positive(run: Run, baselines: Baselines) -> Check | None:
     if not records:
         return None
     pictures = by_picture(records)
-    hits = sum(any(map(baselines.is_leaked, of_one)) for of_one in pictures.values())
+    seen = baselines.is_identified if _guessing_is_rare(run, records) else baselines.is_leaked
+    hits = sum(any(baselines.is_leaked(r) or seen(r) for r in of_one) for of_one in pictures.values())
     failed = sum(record.status == "failed" for record in records)
     enough = hits >= POSITIVE_NEEDS * len(pictures)
     believed = enough and failed <= MOST_FAILED * len(records)
@@ -67,6 +69,12 @@ def positive(run: Run, baselines: Baselines) -> Check | None:
     elif not believed:
         said += f", but {failed} of {len(records)} trials failed"
     return _check(str(scenario), len(pictures), failed, hits, believed, said)
+
+
+def _guessing_is_rare(run: Run, records: Sequence[Record]) -> bool:
+    """Whether being identified says something by itself: by chance it happens to one picture in twenty at most."""
+    tries = len({record.attack for record in records})
+    return run.gallery is not None and 1 - (1 - 1 / run.gallery) ** tries <= RARE
 
 
 def easiest(run: Run) -> str | None:

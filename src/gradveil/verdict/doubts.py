@@ -33,7 +33,7 @@ def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], ba
         "not-converged": any(not one.converged for one in longer),
         "adaptive-weaker": any(map(_adaptive_is_weaker, tallies)),
         "not-monotone": any(_more_leaks_more(run, tallies)),
-        "undefended-holds": any(t.undefended and not t.leaked and t.role != "control" for t in tallies),
+        "undefended-holds": any(t.undefended and not (t.leaked or t.beats_chance) for t in tallies),
         "control-identified": any((c := negative(run, kind)) is not None and not c.passed for kind in NEGATIVE),
     }
     return tuple(sorted(name for name, is_raised in raised.items() if is_raised))
