@@ -23,10 +23,16 @@ def under(run: Run) -> str:
         f"labels {scenario.get('labels', 'not stated')}",
         f"batch size {scenario.get('batch_size', 'not stated')}",
         f"{scenario.get('local_steps', 'not stated')} local {'step' if scenario.get('local_steps') == 1 else 'steps'}",
-        f"{len({(r.client, r.example) for r in run.records if not r.control})} pictures",
+        f"{_pictures(run)} pictures",
         f"seed {run.config.get('seed', 'not stated')}",
     ]
     return "; ".join(parts)
+
+
+def _pictures(run: Run) -> int:
+    """Of the scenario that was asked about; variations and controls have their own."""
+    others = {name for name, about in run.scenarios.items() if about.get("role") != "audited"}
+    return len({(r.client, r.example) for r in run.records if not r.control and r.scenario not in others})
 
 
 def _attacks(run: Run) -> list[str]:
