@@ -7,6 +7,7 @@ picture of a batch. They are zero where nothing is done, and every part keeps th
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
@@ -30,7 +31,7 @@ CORNERS = ((1, 1), (1, -1), (-1, 1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class Part(ABC):
     """One transformation with numbers to be found: pictures [..., C, H, W] and numbers [..., number] to pictures.
 
     By itself it is a space too, that of pictures transformed by it alone. `pace` is the unit in which its numbers are
@@ -41,16 +42,16 @@ class Part:
     pace: float = 1.0
 
     @property
+    @abstractmethod
     def reach(self) -> tuple[float, ...]:
         """How far each number may lie from zero."""
-        raise NotImplementedError
 
     def start(self, restart: int, example: int) -> Sequence[float]:
         return (0.0,) * len(self.reach)
 
+    @abstractmethod
     def __call__(self, pictures: Tensor, numbers: Tensor, gray: Tensor) -> Tensor:
         """`gray` is the color that is zero in the units of the search: the mean that the model subtracts, [C, 1, 1]."""
-        raise NotImplementedError
 
     def bind(self, seen: Observation) -> BoundTransformed:
         return Transformed(parts=(self,)).bind(seen)
