@@ -1,0 +1,143 @@
+"""Many independent tasks: here, in processes of this machine, or on a Ray cluster. The same results everywhere.
+
+Every task runs on one thread, so that a sum is rounded alike wherever it is made.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, TypeVar
+
+import torch
+
+from gradveil import workers
+from gradveil.errors import ConfigError, GradveilError
+
+Job = TypeVar("Job")
+Result = TypeVar("Result")
+LOCAL = "local"  # an own cluster on this machine, for as long as the tasks take
+IN_FLIGHT = 4  # tasks per core of a cluster that are on their way at once
+
+
+class FanoutError(GradveilError):
+    """A task that cannot be finished anywhere."""
+
+    exit_code = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fanout:
+    """Where tasks run: `workers` processes, a Ray cluster at `ray` (an address, `auto` or `local`), or here."""
+
+    workers: int = 0
+    ray: str = ""
+    gpus: float = 0.0  # of one task on a Ray cluster
+
+    def each(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+        """Every job with its result, in the order in which they end. An error of a task is an error here."""
+        if not jobs:
+            return iter(())
+        if self.ray:
+            return _on_ray(work, jobs, self.ray, self.gpus)
+        if self.workers:
+            return ((job, _unpacked(told)) for job, told in workers.each(_caught(work), jobs, self.workers, _gave_up))
+        return _here(work, jobs)
+
+    def check(self, device: str) -> None:
+        """What cannot work here, said before anything is computed."""
+        if self.workers < 0:
+            raise ConfigError(f"--workers: must be 0 or more, got {self.workers}")
+        if self.workers and self.ray:
+            raise ConfigError("--workers: a Ray cluster has workers of its own, leave out --workers or --ray")
+        if self.workers and (device != "cpu" or torch.cuda.is_initialized()):
+            raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
+        if self.ray and find_spec("ray") is None:
+            raise ConfigError("--ray: the package ray is not installed, install gradveil[ray] or leave it out")
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _here(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+    for job in jobs:
+        with one_thread():
+            result = work(job)
+        yield job, result
+
+
+@dataclass(frozen=True)
+class _caught:
+    """The work with its error as a value: a process that dies of an error would be tried again."""
+
+    work: Callable[[Any], Any]
+
+    def __call__(self, job: Any) -> tuple[Any, str]:
+        try:
+            return self.work(job), ""
+        except Exception as error:
+            return None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _unpacked(told: tuple[Any, str]) -> Any:
+    result, error = told
+    if error:
+        raise FanoutError(f"a task failed, {error}")
+    return result
+
+
+def _gave_up(job: Any, why: str) -> tuple[Any, str]:
+    return None, why
+
+
+def _on_ray(
+    work: Callable[[Job], Result], jobs: Sequence[Job], address: str, gpus: float
+) -> Iterator[tuple[Job, Result]]:
+    """As many tasks on their way as keep the cluster busy; what the work holds (model, data) travels once."""
+    with _cluster(address) as ray:
+        at_once = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_retries=3)(_task)
+        shared, waiting, flying = ray.put(_caught(work)), list(reversed(jobs)), {}
+        while waiting or flying:
+            while waiting and len(flying) < at_once:
+                job = waiting.pop()
+                flying[remote.remote(shared, job)] = job
+            done, _ = ray.wait(list(flying), num_returns=1)
+            yield flying.pop(done[0]), _unpacked(ray.get(done[0]))
+
+
+def _task(work: Callable[[Any], Any], job: Any) -> Any:
+    torch.set_num_threads(1)
+    return work(job)
+
+
+@contextmanager
+def _cluster(address: str) -> Iterator[Any]:
+    """Ray, connected: to the cluster at the address, or to one of our own that ends with us. Never ends another."""
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
+    import ray
+
+    quiet: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
+    was_there = ray.is_initialized()
+    if not was_there:
+        try:
+            ray.init(**quiet, log_to_driver=False, logging_level=logging.ERROR)
+        except (ConnectionError, ValueError, OSError, TimeoutError) as error:
+            raise ConfigError(f"--ray: no cluster at {address}, {' '.join(str(error).split())[:200]}") from error
+    try:
+        yield ray
+    finally:
+        if not was_there:
+            ray.shutdown()

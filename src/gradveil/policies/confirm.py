@@ -1,0 +1,114 @@
+"""Scores are a proxy: the policies that were found are attacked for real, on pictures that no score has seen.
+
+Beside the best go policies from all over the range of scores, so that it can be measured whether a lower score means a
+worse picture for the attacker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from statistics import mean
+
+from torch import nn
+
+from gradveil.attacks.invertgrad import invertgrad
+from gradveil.compute import Compute
+from gradveil.defenses.ats import Ats
+from gradveil.defenses.base import Defense
+from gradveil.interval import mean_interval
+from gradveil.metrics import METRICS
+from gradveil.plan import UNDEFENDED, Cell, Grid
+from gradveil.policies.correlation import pearson, spearman
+from gradveil.policies.material import Material
+from gradveil.policies.outcome import Confirmed, Scored, Validation
+from gradveil.policies.policy import Policy
+from gradveil.policies.ranking import Ranked
+from gradveil.record import Record
+from gradveil.runner import attack
+from gradveil.scenario import Scenario
+from gradveil.seeds import Seed
+from gradveil.trial import Judge, Trial
+from gradveil.types import Batch
+from gradveil.verdict.leak import Baselines
+
+ATTACK = "invertgrad"
+SMOOTHNESS = 1e-2  # one weight of the total variation: a policy is compared with a policy, at a fifth of the cost
+ATTACKERS = ("unaware", "adaptive")
+
+
+def chosen(ranked: Sequence[Ranked], count: int) -> tuple[list[Ranked], list[Ranked]]:
+    """The best half of `count`, and as many others, evenly over the ranks below them to the very last."""
+    best = list(ranked[: (count + 1) // 2])
+    rest = ranked[len(best) :]
+    others = min(count - len(best), len(rest))
+    return best, [rest[round((k + 1) * len(rest) / others) - 1] for k in range(others)]
+
+
+def scenario_of(name: str, model: nn.Module, material: Material, compute: Compute) -> Scenario:
+    """One picture per client, one step, labels known: where an attack has it easiest."""
+    private = Batch(*(x[:, None].to(compute.device, compute.dtype) for x in material.attacked))
+    names = tuple(f"c{client:04d}" for client in range(len(private.images)))
+    placed = model.to(compute.device, compute.dtype)
+    return Scenario(name=name, model=placed, private=private, names=names, trained=True)
+
+
+def cells(policies: Sequence[Policy], scenario: Scenario, steps: int, seed: Seed, compute: Compute) -> list[list[Cell]]:
+    """The undefended pictures, then every policy, against an attacker who does not know it and one who does."""
+    defenses: dict[str, Defense] = {UNDEFENDED: Defense()}
+    defenses |= {str(policy): Ats(policy=str(policy), library=policy.library.spec) for policy in policies}
+    attacks = {ATTACK: invertgrad(steps=steps, tv=SMOOTHNESS)}
+    return list(Grid(defenses=defenses, attacks=attacks, seed=seed, compute=compute).cells(scenario))
+
+
+def worker(material: Material) -> Callable[[list[Cell]], list[Trial]]:
+    """What attacks one group of cells, and judges what came out."""
+    metrics = (METRICS["psnr"](), METRICS["retrieval"](gallery=material.gallery))
+    blank = material.gallery.float().mean((0, 2, 3))[:, None, None]
+    return partial(attack, judge=Judge(metrics, blank))
+
+
+def confirmed(records: Sequence[Record]) -> Mapping[str, tuple[Confirmed, ...]]:
+    """By policy, each attacker's result."""
+    baselines = Baselines.of(records)
+    found: dict[str, dict[str, list[Record]]] = {}
+    for record in records:
+        if record.attack == ATTACK and not record.control:
+            found.setdefault(record.defense, {}).setdefault(record.attacker, []).append(record)
+    return {
+        label: tuple(one for who in ATTACKERS if (one := _confirmed(who, by.get(who, []), baselines)) is not None)
+        for label, by in found.items()
+    }
+
+
+def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -> Confirmed | None:
+    fine = sorted((r for r in records if r.status == "ok"), key=lambda r: r.key)
+    if not fine:
+        return None
+    decibels = [r.scores["psnr"] for r in fine]
+    interval = mean_interval(decibels)
+    return Confirmed(
+        attacker=attacker,
+        pictures=len(fine),
+        failed=len(records) - len(fine),
+        psnr=mean(decibels),
+        low=None if interval is None else interval.low,
+        high=None if interval is None else interval.high,
+        psnr_fed=mean(r.scores["psnr_fed"] for r in fine),
+        identified=sum(map(baselines.is_identified, fine)),
+        leaked=sum(map(baselines.is_leaked, fine)),
+    )
+
+
+def validated(policies: Sequence[Scored]) -> tuple[Validation, ...]:
+    """Score against what each attacker saw, of the private picture and of the picture as fed."""
+    found = []
+    for attacker in ATTACKERS if policies else ():
+        pairs = [(p.privacy, c) for p in policies for c in p.confirmed if c.attacker == attacker]
+        scores = [score for score, _ in pairs]
+        for against, seen in (("private", [c.psnr for _, c in pairs]), ("fed", [c.psnr_fed for _, c in pairs])):
+            linear, ranks = pearson(scores, seen), spearman(scores, seen)
+            found.append(
+                Validation(attacker=attacker, against=against, policies=len(pairs), pearson=linear, spearman=ranks)
+            )
+    return tuple(found)

@@ -1,0 +1,156 @@
+"""One policy's scores on some pictures: what a search sends to its workers.
+
+Everything random belongs to a picture and not to a policy: its crop, the point from which an attack would start, and
+the luck with which a policy draws its signs. Policies are so compared under the same circumstances.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.compute import Compute
+from gradveil.policies.accuracy import jacobian_scores
+from gradveil.policies.draw import Draw
+from gradveil.policies.fsim import fsim
+from gradveil.policies.library import Spec
+from gradveil.policies.policy import Policy
+from gradveil.policies.privacy import Against, PrivacyScore, areas
+from gradveil.policies.similarity import Similarity
+from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.scenario import LocalTraining
+from gradveil.seeds import Seed
+from gradveil.types import Batch
+
+Kind = Literal["privacy", "accuracy", "fsim"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One policy and the pictures that it is scored on; the pictures of the accuracy score are given."""
+
+    kind: Kind
+    policy: str
+    first: int = 0
+    end: int = 0
+
+    @property
+    def key(self) -> str:
+        return f"{self.kind}/{self.policy}/{self.first}-{self.end}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Circumstances:
+    """What happens to pictures whatever the policy is."""
+
+    images: Tensor  # cropped and mirrored
+    labels: Tensor
+    luck: Tensor  # [picture, 1 + slots] in [0, 1): for the alternative and for each sign
+    starts: Tensor
+
+    def take(self, here: slice) -> Circumstances:
+        parts = {name: getattr(self, name)[here] for name in ("images", "labels", "luck", "starts")}
+        return Circumstances(**parts)
+
+    def drawn(self, policy: Policy) -> Draw:
+        choice = (self.luck[:, 0] * len(policy.alternatives)).long()
+        return Draw(choice, torch.where(self.luck[:, 1 : 1 + policy.slots] < 0.5, -1.0, 1.0))
+
+    def fed(self, policy: Policy) -> Tensor:
+        return policy.apply(self.images, self.drawn(policy))
+
+
+def circumstances(pictures: Batch, places: Sequence[int], slots: int, augment: bool, seed: Seed) -> Circumstances:
+    """Drawn from streams that are named by the picture's number in its data set."""
+    streams = [seed.at("picture", place) for place in places]
+    shape = pictures.images.shape[1:]
+    crops = [CropAndFlip.draw(1, one.at("crop").rng()) for one in streams]
+    framed = CropAndFlip(*(torch.cat(parts) for parts in zip(*crops, strict=True)))
+    return Circumstances(
+        images=framed.apply(pictures.images) if augment else pictures.images,
+        labels=pictures.labels,
+        luck=torch.stack([torch.rand(1 + slots, generator=one.at("luck").rng()) for one in streams]),
+        starts=torch.stack([torch.rand(shape, generator=one.at("start").rng()) for one in streams]),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scorer:
+    """All that a worker needs to know."""
+
+    library: Spec
+    untrained: nn.Module
+    semi_trained: nn.Module
+    score: PrivacyScore
+    against: Against
+    scored: Circumstances
+    rounds: tuple[Circumstances, ...]
+    compute: Compute
+
+    def __call__(self, tasks: Sequence[Task]) -> list[dict[str, float]]:
+        """The numbers of each task, by picture or by round."""
+        with self.compute.active():
+            if len(tasks) > 1 and self.on_gpu and {task.kind for task in tasks} == {"accuracy"}:
+                return self.accuracies([self.policy(task) for task in tasks])
+            return [self.one(task) for task in tasks]
+
+    def one(self, task: Task) -> dict[str, float]:
+        policy = self.policy(task)
+        if task.kind == "privacy":
+            return self.privacy(policy, task.first, task.end)
+        return self.accuracies([policy])[0] if task.kind == "accuracy" else self.fsim(policy)
+
+    def policy(self, task: Task) -> Policy:
+        return Policy.parse(task.policy, self.library)
+
+    @property
+    def on_gpu(self) -> bool:
+        return self.compute.device.startswith("cuda")
+
+    @cached_property
+    def similarity(self) -> Similarity:
+        """Made once in a process, as it takes a moment to find its back end."""
+        return Similarity(self.semi_trained, LocalTraining(), self.compute)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to another machine: the rest is made there."""
+        return {name: value for name, value in self.__dict__.items() if name != "similarity"}
+
+    def warm(self, kind: Kind) -> None:
+        """Have ready what every task needs, before processes are forked off."""
+        if kind == "privacy":
+            self.similarity.decide(*(x[:1] for x in (self.scored.images, self.scored.labels)))
+
+    def backend(self, kind: Kind) -> str:
+        return (self.similarity.backend or "") if kind == "privacy" else "autograd"
+
+    def privacy(self, policy: Policy, first: int, end: int) -> dict[str, float]:
+        """The area of each picture."""
+        here = self._placed(self.scored.take(slice(first, end)))
+        draw = here.drawn(policy)
+        found = areas(self.score, self.similarity, policy, here.images, here.labels, here.starts, draw, self.against)
+        return {str(first + place): value for place, value in enumerate(found.double().tolist())}
+
+    def accuracies(self, policies: Sequence[Policy]) -> list[dict[str, float]]:
+        """The score of each round. Only a GPU takes several policies at once: on a CPU the last digit would tell."""
+        model = self.untrained.to(self.compute.device, self.compute.dtype)
+        rounds = [self._placed(each) for each in self.rounds]
+        found = [jacobian_scores(model, torch.stack([each.fed(p) for p in policies])).tolist() for each in rounds]
+        return [{str(number): row[place] for number, row in enumerate(found)} for place in range(len(policies))]
+
+    def fsim(self, policy: Policy) -> dict[str, float]:
+        """How like the picture is what is fed, for each scored picture."""
+        here = self._placed(self.scored)
+        found = fsim(here.fed(policy), here.images)
+        return {str(place): value for place, value in enumerate(found.double().tolist())}
+
+    def _placed(self, here: Circumstances) -> Circumstances:
+        """Luck stays on the CPU."""
+        moved = {name: getattr(here, name).to(self.compute.device, self.compute.dtype)
+                 for name in ("images", "labels", "starts")}  # fmt: skip
+        return Circumstances(luck=here.luck, **moved)

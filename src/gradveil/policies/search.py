@@ -1,0 +1,187 @@
+"""Search for transformation policies (ATS, algorithm 1), journaled and resumed like an audit.
+
+    sample policies -> FSIM filter -> accuracy score on an untrained model, filter -> privacy score on a semi-trained
+    model -> the best, and the hybrid of the best without a common transformation -> attack them for real
+
+Differs from algorithm 1: every candidate that passes is scored, also the first n; policies that do the same are scored
+once; all policies see the same random numbers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradveil import toml
+from gradveil.compute import Compute
+from gradveil.fanout import Fanout
+from gradveil.folder import RunFolder, private_files
+from gradveil.journal import Journal
+from gradveil.policies import confirm
+from gradveil.policies.asked import Search, checked
+from gradveil.policies.desk import Desk
+from gradveil.policies.ground import Ground, prepared
+from gradveil.policies.outcome import Outcome, Scored
+from gradveil.policies.policy import Policy
+from gradveil.policies.race import blocks, survivors, whole
+from gradveil.policies.ranking import Ranked, hybrid, rank
+from gradveil.policies.scoring import Task
+from gradveil.policies.threshold import bar_of
+from gradveil.progress import Progress, Silent
+from gradveil.provenance import provenance
+from gradveil.scenario import Scenario
+
+__all__ = ["Search", "search"]
+ON_A_CPU = 32  # pictures at once: fixed, since memory that happens to be free must not move a number
+TOLD = ("gradveil", "torch", "precision", "model_sha256", "data_sha256", "config_sha256")
+
+
+def search(
+    asked: Search,
+    folder: str | Path,
+    compute: Compute = Compute(),
+    progress: Progress | None = None,
+    ray: str = "",
+) -> Outcome:
+    """Search in `folder`, where what is already there is not done again. `ray` is the address of a Ray cluster."""
+    config, library = checked(asked)
+    fanout = Fanout(workers=compute.workers, ray=ray, gpus=float(compute.device.startswith("cuda")))
+    fanout.check(compute.device)
+    alone = replace(compute, workers=0, chunk=compute.chunk or (ON_A_CPU if compute.device == "cpu" else None))
+    shown = progress or Silent()
+    shown.begin(_stages(asked))
+    try:
+        ground = prepared(asked, config, library, alone, shown)
+        return _in_folder(ground, RunFolder(Path(folder)), fanout, shown)
+    finally:
+        shown.end()
+
+
+def _stages(asked: Search) -> int:
+    privacy = len(_parts(asked)) if asked.strategy == "race" else 1
+    return 3 + privacy + (asked.fsim is not None) + (asked.confirm > 0)
+
+
+def _parts(asked: Search) -> tuple[range, ...]:
+    return blocks(asked.images) if asked.strategy == "race" else whole(asked.images)
+
+
+def _in_folder(ground: Ground, home: RunFolder, fanout: Fanout, shown: Progress) -> Outcome:
+    config = toml.dump(ground.asked.settings())
+    origin = _origin(ground, config)
+    home.check(config, origin)
+    with private_files(), home.told_if_full():
+        home.create()
+        with Journal(home.journal) as journal, ground.compute.active():
+            home.prepare(config, origin)
+            parts = _parts(ground.asked)
+            desk = Desk(home=home, journal=journal, fanout=fanout, progress=shown, scorer=ground.scorer, parts=parts)
+            outcome = _found(ground, desk)
+        home.finish()
+    return replace(outcome, settings=ground.asked.settings()["search"], provenance={k: origin[k] for k in TOLD})
+
+
+def _origin(ground: Ground, config: str) -> dict[str, Any]:
+    """Where the scores come from. The pictures of the accuracy score are decided by the data and the seed."""
+    scored = Scenario(name=ground.name, model=ground.semi_trained, private=ground.material.scored, names=())
+    held_out = replace(scored, name="attacked", private=ground.material.attacked)
+    return provenance(scored, ground.material.gallery, config, ground.asked.seed, ground.compute, (held_out,))
+
+
+def _found(ground: Ground, desk: Desk) -> Outcome:
+    """Algorithm 1, then the hybrid and the confirmation."""
+    asked, all_policies = ground.asked, list(ground.policies)
+    like = all_policies
+    if asked.fsim is not None:
+        desk.run("fsim", [Task("fsim", str(policy)) for policy in all_policies])
+        like = desk.above("fsim", all_policies, asked.fsim)
+    bar = bar_of(desk, like, asked.threshold)
+    fine = desk.above("accuracy", like, bar.value)
+    pool = [policy for policy in _privacy(ground, desk, fine) if desk.areas(policy, asked.images) is not None]
+    ranked = _ranked(ground, desk, pool)
+    best = ranked[: asked.top]
+    mixed = hybrid([ground.policies[one.policy][0] for one in ranked], asked.hybrid) if ranked else None
+    chosen = confirm.chosen(ranked, asked.confirm) if asked.confirm else ([], [])
+    seen = _attacked(ground, desk, [one.policy for some in chosen for one in some], mixed)
+    shown = [*best, *(one for one in chosen[0] if one not in best)]
+    desk.run("fsim", [Task("fsim", str(one.policy)) for one in (*shown, *chosen[1])])
+    rows = {one.policy: _scored(ground, desk, one, seen) for one in (*shown, *chosen[1])}
+    return Outcome(
+        library=ground.library,
+        hybrid="" if mixed is None else str(mixed),
+        policies=tuple(rows[one.policy] for one in best),
+        others=tuple(row for policy, row in rows.items() if policy not in {one.policy for one in best}),
+        hybrid_confirmed=() if mixed is None else seen.get(str(mixed), ()),
+        undefended=seen.get(confirm.UNDEFENDED, ()),
+        validation=confirm.validated([row for row in rows.values() if row.confirmed]),
+        candidates=sum(map(len, ground.policies.values())),
+        distinct=len(all_policies),
+        distorted=len(all_policies) - len(like),
+        passed=len(fine),
+        threshold=bar.value,
+        untransformed=bar.untransformed,
+        rule=bar.rule,
+        failed=desk.failed,
+        scored=len(pool),
+    )
+
+
+def _privacy(ground: Ground, desk: Desk, policies: Sequence[Policy]) -> list[Policy]:
+    """Score them on all pictures, or in a race on more and more of them; who is left at the end."""
+    alive, parts = list(policies), desk.parts
+    if ground.asked.strategy == "full":
+        desk.run("privacy", [Task("privacy", str(p), part.start, part.stop) for part in parts for p in alive])
+        return alive
+    for part in parts:
+        name = f"privacy, {len(alive)} policies"
+        desk.run(name, [Task("privacy", str(policy), part.start, part.stop) for policy in alive])
+        alive = [policy for policy in alive if desk.areas(policy, part.stop) is not None]
+        if part is not parts[-1] and alive:
+            alive = [alive[place] for place in survivors(_matrix(desk, alive, part.stop), ground.asked.top)]
+    return alive
+
+
+def _matrix(desk: Desk, policies: Sequence[Policy], images: int) -> np.ndarray:
+    return np.array([desk.areas(policy, images) for policy in policies])
+
+
+def _ranked(ground: Ground, desk: Desk, policies: Sequence[Policy]) -> list[Ranked]:
+    if not policies:
+        return []
+    areas = _matrix(desk, policies, ground.asked.images)
+    return rank(policies, areas, ground.classes, ground.scorer.score, ground.asked.top)
+
+
+def _attacked(ground: Ground, desk: Desk, policies: Sequence[Policy], mixed: Policy | None) -> Mapping[str, tuple]:
+    """What attacks saw of each, by its text; nothing if no confirmation is asked for."""
+    if not ground.asked.confirm or not policies:
+        return {}
+    scenario = confirm.scenario_of(ground.name, copy.deepcopy(ground.semi_trained), ground.material, ground.compute)
+    also = [mixed] if mixed is not None and mixed not in policies else []
+    groups = confirm.cells(
+        [*policies, *also], scenario, ground.asked.confirm_steps, ground.seed.at("confirm"), ground.compute
+    )
+    desk.attack(groups, confirm.worker(ground.material))
+    return confirm.confirmed(desk.journal.records)
+
+
+def _scored(ground: Ground, desk: Desk, one: Ranked, seen: Mapping[str, tuple]) -> Scored:
+    shown = ground.policies[one.policy][0]
+    entries = [ground.library.entries[place] for slots in shown.alternatives for place in slots]
+    return Scored(
+        policy=str(shown),
+        functions=tuple(map(str, entries)),
+        privacy=one.privacy,
+        low=one.low,
+        high=one.high,
+        area=one.area,
+        in_top=one.in_top,
+        accuracy=desk.mean("accuracy", one.policy) or 0.0,  # which is there, as it has passed
+        fsim=desk.mean("fsim", one.policy),
+        confirmed=seen.get(str(one.policy), ()),
+    )
