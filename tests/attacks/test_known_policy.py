@@ -147,6 +147,24 @@ def test_what_is_fed_is_transformed_and_what_is_reported_and_smoothed_is_not() -
     assert (bound.decode(z) - plain.decode(z)).abs().max() > 0.1
 
 
+def test_what_was_fed_can_be_reported() -> None:
+    bound, z = replace(EVERY, reveal="fed").bind(SEEN), somewhere(EVERY)
+    inside = bound.constrain(z)
+    assert torch.allclose(bound.reveal(inside), bound.decode(inside))
+    assert (bound.reveal(inside) - EVERY.bind(SEEN).reveal(inside)).abs().max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["shifted", "shifted-re-ats", "affine"])
+def test_the_attacks_can_report_what_was_fed(name: str) -> None:
+    seen = seen_in(scene(smooth(), 2))
+    private, fed = (
+        ATTACKS[name](steps=5, restarts=2, reveal=r).reconstruct(seen, Seed(0), Compute(precision="float64"))
+        for r in ("private", "fed")
+    )
+    assert torch.equal(private.loss, fed.loss)
+    assert (private.images - fed.images).abs().max() > 1e-3
+
+
 def test_gray_is_zero_to_the_model_and_black_is_no_light() -> None:
     far = {"pixels": drawn(1, 1, 3, 8, 8), "shift": torch.tensor([[[2.0, 0.0]]]).double()}  # all of it outside
     gray = Shifted(limit=(2.0, 0.0), padding="gray").bind(SEEN).decode(far)

@@ -29,7 +29,8 @@ SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cos
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]
 each_attack = pytest.mark.parametrize("name", ATTACKS)
 each_preset = pytest.mark.parametrize("name", PRESETS)
-each_layered = pytest.mark.parametrize("name", [*PRESETS, "linear"])
+each_search = pytest.mark.parametrize("name", [name for name in ATTACKS if name not in ("linear", "autoattack")])
+each_layered = pytest.mark.parametrize("name", [name for name in ATTACKS if name != "autoattack"])
 
 ADAM = Adam(rate=0.1, signed=True, schedule=Steps((3 / 8, 5 / 8, 7 / 8), 0.1))
 SGD = Sgd(rate=0.01, momentum=0.9, nesterov=True, signed=True, schedule=Steps((3 / 8, 5 / 8, 7 / 8), 0.1))
@@ -104,15 +105,19 @@ def reconstructed(name: str, seen: Observation, **options: Any):
     return ATTACKS[name](**{**ATTACK_ROWS[name].short, **options}).reconstruct(seen, Seed(0), DOUBLE)
 
 
+def seen_by(name: str, clients: int) -> Observation:
+    return seen_in(ATTACK_ROWS[name].scene(clients), ATTACK_ROWS[name].defense)
+
+
 def in_part(seen: Observation, keep: Any) -> Observation:
     return replace(seen, update={key: u for key, u in seen.update.items() if keep(key)})
 
 
-@each_preset
+@each_search
 @pytest.mark.parametrize("options", [{"only": ("1.*", "3.*")}, {"without": ("6.*",)}])
 def test_a_layer_left_out_is_a_layer_never_sent(name: str, options: dict[str, Any]) -> None:
     """The labels are given, so nothing else reads the last layer."""
-    seen = seen_in(scene(smooth(), 2))
+    seen = seen_by(name, 2)
     left_out = reconstructed(name, seen, **options)
     never_sent = reconstructed(name, in_part(seen, lambda key: not key.startswith("6.")))
     everything = reconstructed(name, seen)
@@ -121,9 +126,9 @@ def test_a_layer_left_out_is_a_layer_never_sent(name: str, options: dict[str, An
     assert (left_out.images - everything.images).abs().max() > 1e-6
 
 
-@each_preset
+@each_search
 def test_what_is_left_out_is_not_looked_at(name: str) -> None:
-    seen = seen_in(scene(smooth(), 2))
+    seen = seen_by(name, 2)
     forged = replace(seen, update={key: 7 - u if key.startswith("1.") else u for key, u in seen.update.items()})
     got, expected = (reconstructed(name, one, without=("1.*",)) for one in (forged, seen))
     assert (got.images - expected.images).abs().max() < 1e-9
@@ -132,7 +137,7 @@ def test_what_is_left_out_is_not_looked_at(name: str) -> None:
 @each_layered
 @pytest.mark.parametrize("backend", ["auto", "loop", "vmap"])
 def test_patterns_that_leave_nothing_are_told(name: str, backend: Any) -> None:
-    seen = seen_in(scene(ATTACK_ROWS[name].model(), 1))
+    seen = seen_by(name, 1)
     for options in ({"only": ("nowhere.*",)}, {"without": ("*",)}, {"only": ("1.*",), "without": ("1.*",)}):
         attack = ATTACKS[name](**{**ATTACK_ROWS[name].short, **options})
         with pytest.raises(NotApplicableError) as told:
@@ -162,7 +167,7 @@ def test_patterns_come_from_the_command_line_and_from_toml(name: str) -> None:
 @each_attack
 def test_an_update_in_part_is_attacked_by_what_there_is(name: str) -> None:
     """Frozen layers, or a client that sends some of them: the first layers alone still tell."""
-    seen = seen_in(scene(ATTACK_ROWS[name].model(), 2))
+    seen = seen_by(name, 2)
     first = {next(iter(seen.update)).partition(".")[0]}
     part = in_part(seen, lambda key: key.partition(".")[0] in first)
     assert 0 < len(part.update) < len(seen.update)

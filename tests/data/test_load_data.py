@@ -32,8 +32,10 @@ def test_built_in_data_keeps_the_contract(name: str) -> None:
         ("photos", {"sise": 8}, "data photos: unknown name 'sise', did you mean 'size'"),
         ("image-folder", {}, "data image-folder: root is missing"),
         ("npz", {}, "data npz: path is missing"),
-        ("no/such/folder", {}, "no/such/folder: no such folder or .npz file"),
+        ("no/such/folder", {}, "no/such/folder: no such folder, .zip or .npz file"),
         ("gone.npz", {}, "gone.npz: no such file"),
+        ("gone.zip", {}, "gone.zip: no such folder or zip file"),
+        ("utkface", {}, "data utkface: root is missing"),
     ],
 )
 def test_what_cannot_be_loaded(spec: str, options: dict[str, object], message: str) -> None:
@@ -44,7 +46,7 @@ def test_what_cannot_be_loaded(spec: str, options: dict[str, object], message: s
 def test_a_file_that_is_no_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("notes").write_text("x")
-    with pytest.raises(ConfigError, match=r"notes: no such folder or \.npz file"):
+    with pytest.raises(ConfigError, match=r"notes: no such folder, \.zip or \.npz file"):
         load("notes")
 
 

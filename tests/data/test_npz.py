@@ -44,6 +44,9 @@ def test_several_labels_at_once(tmp_path: Path) -> None:
     table = np.array([[1, 1, 0, 0]] * 5)
     data = load(save(tmp_path, images=BYTES, labels=table))
     assert data.targets.tolist() == table.tolist()
+    assert data.loss == "binary-cross-entropy"
+    one_each = load(save(tmp_path, images=BYTES, labels=np.eye(5, dtype=int)))
+    assert one_each.loss == "cross-entropy"  # a table too, but of one label each
     assert data.class_names == ("0", "1", "2", "3")
 
 

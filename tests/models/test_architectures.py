@@ -10,6 +10,7 @@ from torch.func import functional_call, grad, vmap
 from gradveil.errors import ConfigError
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
+from gradveil.models.vit import Attention, vit
 
 COUNTS = [  # name, classes, channels, learned numbers, tensors
     ("lenet", 100, 3, 85_036, 8),
@@ -19,7 +20,83 @@ COUNTS = [  # name, classes, channels, learned numbers, tensors
     ("resnet20-4", 100, 3, 4_350_884, 65),
     ("mlp", 10, 3, 3072 * 256 + 256 + 256 * 128 + 128 + 1290, 6),
 ]
+PUBLISHED = [  # name, classes, pixels, learned numbers: as the papers' authors or torchvision and DeiT count them
+    ("resnet18", 10, 32, 11_173_962),
+    ("resnet18", 1000, 224, 11_689_512),
+    ("resnet34", 1000, 224, 21_797_672),
+    ("mobilenet-v2", 1000, 224, 3_504_872),
+    ("vit-tiny", 1000, 224, 5_717_416),
+    ("vit-small", 1000, 224, 22_050_664),
+    ("vgg16", 10, 32, 14_728_266),
+    ("densenet121", 1000, 224, 7_978_856),
+]
 SMALL = ["lenet", "convnet8", "mlp"]
+SMALLEST = {"vgg16": 32}  # pixels; 9 are enough for the others
+
+
+def fitting(name: str, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    """The shape, or the smallest larger one that the model takes."""
+    channels, height, width = shape
+    least = SMALLEST.get(name, 9)
+    return channels, max(height, least), max(width, least)
+
+
+@pytest.mark.parametrize(("name", "classes", "pixels", "count"), PUBLISHED)
+def test_learned_parameters_are_as_published(name: str, classes: int, pixels: int, count: int) -> None:
+    with torch.device("meta"):
+        model = MODELS[name](classes=classes, shape=(3, pixels, pixels))
+    assert sum(p.numel() for p in model.parameters()) == count
+
+
+@pytest.mark.parametrize(
+    ("name", "pixels", "positions"),
+    [("resnet18", 32, 4), ("resnet18", 64, 2), ("resnet18", 112, 4), ("resnet18", 224, 7),
+     ("mobilenet-v2", 32, 4), ("mobilenet-v2", 112, 4), ("mobilenet-v2", 224, 7), ("densenet121", 64, 2),
+     ("vgg16", 32, 1)],
+)  # fmt: skip
+def test_what_is_left_of_a_picture_before_the_last_pool(name: str, pixels: int, positions: int) -> None:
+    """Large pictures are shrunk as on ImageNet, small ones as on CIFAR."""
+    model, seen = MODELS[name](classes=2, shape=(3, pixels, pixels)).eval(), []
+    model.get_submodule("pool").register_forward_pre_hook(lambda _layer, inputs: seen.append(inputs[0].shape[2:]))
+    with torch.no_grad():
+        model(torch.rand(1, 3, pixels, pixels))
+    assert seen == [(positions, positions)]
+
+
+@pytest.mark.parametrize(("pixels", "patch", "tokens"), [(32, 4, 64), (64, 8, 64), (112, 16, 49), (224, 16, 196)])
+def test_patches_grow_with_the_picture(pixels: int, patch: int, tokens: int) -> None:
+    embed = vit(width=4, heads=1, depth=1, classes=2, shape=(3, pixels, pixels)).get_submodule("embed")
+    assert embed.get_submodule("patches").kernel_size == (patch, patch)
+    assert embed.get_parameter("places").shape[1] == 1 + tokens
+
+
+@pytest.mark.parametrize("shape", [(1, 9, 9), (1, 10, 11), (1, 16, 13)])
+def test_a_transformer_sees_every_pixel(shape: tuple[int, int, int]) -> None:
+    """Where patches do not divide a picture, they reach beyond it instead of leaving a border out."""
+    model = vit(width=8, heads=2, depth=1, classes=2, shape=shape).eval()
+    images = torch.rand(1, *shape, requires_grad=True)
+    (slope,) = torch.autograd.grad(model(images).square().sum(), images)
+    assert (slope != 0).all()
+
+
+def test_attention_is_that_of_torch() -> None:
+    """Against torch's own, with its weights."""
+    ours, theirs = Attention(12, 3).double(), nn.MultiheadAttention(12, 3, batch_first=True).double()
+    parts = [ours.query, ours.key, ours.value]
+    theirs.in_proj_weight.data = torch.cat([part.weight.data for part in parts])
+    theirs.in_proj_bias.data = torch.cat([part.bias.data for part in parts])
+    theirs.out_proj.load_state_dict(ours.out.state_dict())
+    x = torch.rand(2, 5, 12, dtype=torch.float64)
+    torch.testing.assert_close(ours(x), theirs(x, x, x, need_weights=False)[0])
+
+
+def test_an_untrained_network_carries_a_signal_in_eval_mode() -> None:
+    """Otherwise its updates would be rounding errors, and every attack on them would fail for that reason alone."""
+    images = torch.rand(4, 3, 32, 32)
+    for name in ("resnet18", "mobilenet-v2", "vit-tiny", "vgg16", "densenet121"):
+        with torch.no_grad():
+            spread = float(MODELS[name](classes=10, mean=[0.5] * 3, std=[0.25] * 3).eval()(images).std())
+        assert 0.02 < spread < 20, name
 
 
 @pytest.mark.parametrize(("name", "classes", "channels", "count", "tensors"), COUNTS)
@@ -63,8 +140,9 @@ def test_callers_generator_is_untouched(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_fx_traces_the_same_function(name: str) -> None:
-    model = MODELS[name](classes=3, shape=(1, 16, 16), mean=[0.4], std=[0.3]).eval()
-    images = torch.rand(2, 1, 16, 16)
+    shape = fitting(name, (1, 16, 16))
+    model = MODELS[name](classes=3, shape=shape, mean=[0.4], std=[0.3]).eval()
+    images = torch.rand(2, *shape)
     assert torch.equal(torch.fx.symbolic_trace(model)(images), model(images))
 
 
@@ -87,6 +165,7 @@ def test_no_activation_works_in_place(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("shape", [(3, 28, 28), (1, 33, 47), (3, 9, 9)])
 def test_other_sizes(name: str, shape: tuple[int, int, int]) -> None:
+    shape = fitting(name, shape)
     model = MODELS[name](classes=7, shape=shape).eval()
     assert model(torch.rand(2, *shape)).shape == (2, 7)
 
@@ -122,6 +201,12 @@ def test_resnet_adds_its_shortcut() -> None:
         ("mlp", {"shape": (3, 0, 5)}, "mlp: pictures of 0x5"),
         ("mlp", {"shape": (0, 5, 5)}, "0 channels"),
         ("lenet", {"classes": 0}, "0 classes"),
+        ("resnet18", {"shape": (3, 7, 7)}, "resnet18: pictures of 7x7 pixels are too small, it needs 8x8"),
+        ("mobilenet-v2", {"shape": (3, 32, 7)}, "mobilenet-v2: pictures of 32x7"),
+        ("vgg16", {"shape": (3, 31, 31)}, "vgg16: pictures of 31x31 pixels are too small, it needs 32x32"),
+        ("densenet121", {"shape": (3, 4, 4)}, "densenet121: pictures of 4x4"),
+        ("vit-tiny", {"shape": (3, 3, 3)}, "vit-tiny: pictures of 3x3"),
+        ("vit-small", {"patch": 33}, "vit-small: patches of 33 pixels do not fit 32x32"),
         ("lenet", {"mean": [0.5] * 3}, "give both or neither"),
         ("lenet", {"mean": [0.5], "std": [0.5]}, "one per channel"),
         ("lenet", {"mean": [0.5] * 3, "std": [0.5, 0.0, 0.5]}, "above 0"),

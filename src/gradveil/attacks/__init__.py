@@ -10,7 +10,7 @@ from gradveil.attacks.dlg_joint import dlg_joint
 from gradveil.attacks.gradinversion import gradinversion, gradinversion_ats
 from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
-from gradveil.attacks.known_policy import affine, shifted, shifted_re_ats
+from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.linear import linear
 from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
@@ -19,6 +19,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "autoattack": autoattack,
     "invertgrad": invertgrad,
     "invertgrad-ats": invertgrad_ats,
+    "known-policy": known_policy,
     "shifted": shifted,
     "shifted-re-ats": shifted_re_ats,
     "affine": affine,

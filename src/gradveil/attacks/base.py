@@ -40,6 +40,20 @@ class Attack(ABC):
         return True
 
     @property
+    def reads_views(self) -> bool:
+        """Whether it tries the views of a known defense, though it reads nothing else of it."""
+        return False
+
+    @property
+    def needs_views(self) -> bool:
+        """Whether it is only for an attacker who knows a defense that has views."""
+        return False
+
+    def undefended(self) -> Attack:
+        """The same attack where nothing is done to the pictures: what its controls run."""
+        return self
+
+    @property
     def plants(self) -> bool:
         return type(self).plant is not Attack.plant
 

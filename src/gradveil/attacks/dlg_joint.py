@@ -19,10 +19,18 @@ from gradveil.defenses.base import Paper
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 
 
-def dlg_joint(*, steps: int = 4800, tv: float = 3e-4, restarts: int = 4, boxed: bool = True) -> Inversion:
+def dlg_joint(
+    *,
+    steps: int = 4800,
+    tv: float = 3e-4,
+    restarts: int = 4,
+    boxed: bool = True,
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+) -> Inversion:
     """Squared distance minimized by L-BFGS over pictures and labels; for attackers who are not given the labels."""
     return Inversion(
-        distance=L2(relative=True),
+        distance=L2(relative=True, only=only, without=without),
         space=JointLabels(Pixels(start="normal", boxed=boxed)),
         priors=(TotalVariation(tv),) if tv else (),
         optimizer=Lbfgs(),

@@ -34,6 +34,8 @@ def gradinversion_full(
     restarts: int = 4,
     rate: float = 0.1,
     start: Start = "normal",
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> Inversion:
     """Squared distance, Adam, and all priors of GradInversion: TV, size, normalization statistics, a group of restarts.
 
@@ -41,7 +43,7 @@ def gradinversion_full(
     """
     adam = Adam(rate=rate, schedule=WarmCosine())
     return Inversion(
-        distance=L2(relative=True),
+        distance=L2(relative=True, only=only, without=without),
         space=Pixels(start=start),
         priors=_priors(tv, norm, statistics, group, registered),
         optimizer=Langevin(inside=adam, noise=noise) if noise else adam,
@@ -61,11 +63,13 @@ def gradinversion_full_paper(
     noise: float = 0.2,
     restarts: int = 8,
     rate: float = 0.1,
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
 ) -> Inversion:
     """GradInversion with the constants of its paper: plain sum of squares, 20,000 steps, labels by lowest weights."""
     adam = Adam(rate=rate, schedule=WarmCosine())
     return Inversion(
-        distance=L2(),
+        distance=L2(only=only, without=without),
         space=Pixels(start="normal"),
         priors=_priors(tv, norm, statistics, group, registered),
         optimizer=Langevin(inside=adam, noise=noise) if noise else adam,

@@ -17,6 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.history_average import averaged
 from gradveil.attacks.inversion.distance import matched
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.client import in_client_mode
@@ -67,6 +68,7 @@ class FirstLinear(Attack):
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = HERE) -> Reconstruction:
         """`loss` is the share of dW that the pictures found do not explain."""
+        seen = averaged(seen)
         weight, bias = self._gradients_of(seen, first_linear(seen, seed))
         if seen.examples == 1:
             inputs, found = _fit(weight, bias)

@@ -11,8 +11,11 @@ from gradveil.data.cifar import cifar10, cifar100
 from gradveil.data.digits import digits
 from gradveil.data.fashion_mnist import fashion_mnist
 from gradveil.data.image_folder import image_folder
+from gradveil.data.image_zip import image_zip
+from gradveil.data.imagenet import imagenet
 from gradveil.data.npz import npz
 from gradveil.data.photos import photos
+from gradveil.data.utkface import utkface
 from gradveil.errors import ConfigError, unknown
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -21,13 +24,16 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "cifar10": cifar10,
     "cifar100": cifar100,
     "fashion-mnist": fashion_mnist,
+    "imagenet": imagenet,
+    "utkface": utkface,
     "image-folder": image_folder,
+    "image-zip": image_zip,
     "npz": npz,
 }
 
 
 def load(spec: str, **options: object) -> Dataset:
-    """A data set by its name in the table, or by path: a folder of class folders, or an .npz file.
+    """A data set by its name in the table, or by path: a folder of class folders, a zip of pictures, or an .npz file.
 
     >>> load("photos", limit=2).class_names[:2]
     ('astronaut', 'cat')
@@ -37,10 +43,13 @@ def load(spec: str, **options: object) -> Dataset:
     path = Path(spec)
     if path.is_dir():
         return _call("image-folder", {"root": path, **options})
+    if path.suffix == ".zip":
+        return _call("image-zip", {"root": path, **options})
     if path.suffix == ".npz":
         return _call("npz", {"path": path, **options})
     if len(path.parts) > 1 or path.exists():
-        raise ConfigError(f"{spec}: no such folder or .npz file, give one of these or a name: {', '.join(DATASETS)}")
+        known = ", ".join(DATASETS)
+        raise ConfigError(f"{spec}: no such folder, .zip or .npz file, give one of these or a name: {known}")
     raise unknown("data", spec, DATASETS)
 
 

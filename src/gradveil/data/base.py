@@ -15,6 +15,7 @@ from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
 from gradveil.errors import ConfigError
+from gradveil.scenario import Loss
 
 MAX_VALUES = 2**30  # 4 GiB as float32; what a header may promise before anything is allocated
 
@@ -29,6 +30,7 @@ class Dataset:
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
+    loss: Loss = "cross-entropy"  # what its targets call for
 
     @property
     def shape(self) -> tuple[int, int, int]:

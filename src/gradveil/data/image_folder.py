@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import os
-from itertools import zip_longest
+from functools import partial
 from pathlib import Path
 
 import numpy as np
-from PIL import Image
 
-from gradveil.data.base import (
-    Dataset,
-    check_amount,
-    check_channels,
-    check_positive,
-    from_bytes,
-    one_hot,
-    statistics,
-)
-from gradveil.data.picture import read_picture, square
+from gradveil.data.base import Dataset, check_channels, check_positive, from_bytes, one_hot, statistics
+from gradveil.data.stack import SUFFIXES, Source, in_turns, stacked
 from gradveil.errors import ConfigError
-
-SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 
 
 def image_folder(
@@ -37,8 +26,9 @@ def image_folder(
     check_channels("image-folder", channels)
     folder = _split_folder(Path(root), split)
     classes = _classes(folder, Path(root))
-    found = _round_robin([_pictures(place, Path(root)) for place in classes])[:limit]
-    images = from_bytes(_read(found, size, channels))
+    found = in_turns([_pictures(place, Path(root)) for place in classes])[:limit]
+    sources = [Source(path, path.name, partial(Path, path)) for path in found]
+    images = from_bytes(stacked(sources, size, channels, "image-folder"))
     mean, std = statistics(images)
     return Dataset(
         name=Path(root).resolve().name,
@@ -92,30 +82,3 @@ def _entries(folder: Path, root: Path) -> list[Path]:
         if path.is_symlink() and path != root and not Path(os.path.realpath(path)).is_relative_to(root.resolve()):
             raise ConfigError(f"{path}: a link that leads out of {root}, copy the pictures into the folder instead")
     return entries
-
-
-def _round_robin(classes: list[list[Path]]) -> list[Path]:
-    """The first of every class, then the second: any number of pictures from the front has all classes."""
-    return [path for turn in zip_longest(*classes) for path in turn if path is not None]
-
-
-def _read(paths: list[Path], size: int | None, channels: int) -> np.ndarray:
-    if size is not None:
-        check_amount("image-folder: size", (len(paths), channels, size, size))
-    first = _fitted(paths[0], size, channels)
-    check_amount(paths[0].parent.parent, (len(paths), channels, first.height, first.width))
-    pixels = np.zeros((len(paths), first.height, first.width, channels), np.uint8)
-    for row, path in zip(pixels, paths, strict=True):
-        image = _fitted(path, size, channels)
-        if image.size != first.size:
-            raise ConfigError(
-                f"{path}: {image.width}x{image.height} pixels, but {paths[0].name} has {first.width}x{first.height}; "
-                "give size= to crop and resize them all"
-            )
-        row[:] = np.asarray(image).reshape(row.shape)
-    return pixels.transpose(0, 3, 1, 2)
-
-
-def _fitted(path: Path, size: int | None, channels: int) -> Image.Image:
-    image = read_picture(path, channels, path)
-    return image if size is None else square(image, size)

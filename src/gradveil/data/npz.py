@@ -26,7 +26,15 @@ def npz(*, path: str | Path, split: str = "test", limit: int | None = None) -> D
     targets = _targets(path, arrays["labels"], len(arrays["images"]))
     names = _class_names(path, arrays.get("class_names"), targets.shape[1])
     mean, std = statistics(images)
-    return Dataset(name=path.stem, images=images, targets=targets[:limit], class_names=names, mean=mean, std=std)
+    return Dataset(
+        name=path.stem,
+        images=images,
+        targets=targets[:limit],
+        class_names=names,
+        mean=mean,
+        std=std,
+        loss="cross-entropy" if bool((targets.sum(1) == 1).all()) else "binary-cross-entropy",
+    )
 
 
 def _arrays(path: Path, split: str) -> dict[str, np.ndarray]:

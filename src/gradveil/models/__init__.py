@@ -7,10 +7,16 @@ from collections.abc import Callable
 from torch import nn
 
 from gradveil.models.convnet import of_width
+from gradveil.models.densenet import densenet121
 from gradveil.models.lenet import lenet
 from gradveil.models.mlp import mlp
+from gradveil.models.mobilenet_v2 import mobilenet_v2
+from gradveil.models.resnet18 import resnet18
 from gradveil.models.resnet20 import resnet20_4
+from gradveil.models.resnet34 import resnet34
 from gradveil.models.user import load_model
+from gradveil.models.vgg import vgg16
+from gradveil.models.vit import of_width as vit_of_width
 from gradveil.models.weights import load_weights
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -24,6 +30,13 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     ),
     "resnet20-4": resnet20_4,
     "mlp": mlp,
+    "resnet18": resnet18,
+    "resnet34": resnet34,
+    "mobilenet-v2": mobilenet_v2,
+    "vit-tiny": vit_of_width(192, 3, "Vision transformer, tiny: 12 blocks of width 192 with 3 heads, from scratch."),
+    "vit-small": vit_of_width(384, 6, "Vision transformer, small: 12 blocks of width 384 with 6 heads, from scratch."),
+    "vgg16": vgg16,
+    "densenet121": densenet121,
 }
 
 __all__ = ["MODELS", "load_model", "load_weights"]

@@ -10,9 +10,12 @@ from scenes import CLASSES, MEAN, STD, settled, usual
 from torch import Tensor, nn
 
 from gradveil.models import MODELS
+from gradveil.models.densenet import Dense
+from gradveil.models.mobilenet_v2 import Inverted
 from gradveil.models.normalize import Normalize
 from gradveil.models.resnet20 import Block
 from gradveil.models.start import weights_from
+from gradveil.models.vit import vit
 
 WIDE = (3, 16, 16)
 
@@ -104,6 +107,33 @@ class Functional(nn.Module):
         return self.fc2(torch.tanh(self.fc1(x)).relu())
 
 
+def inverted() -> nn.Module:
+    """What MobileNetV2 is made of: depthwise convolutions, ReLU6, linear bottlenecks."""
+    blocks = [Inverted(3, 4, 2, 2), Inverted(4, 4, 1, 3), Inverted(4, 6, 2, 1)]
+    return nn.Sequential(*blocks, nn.AdaptiveAvgPool2d((2, 3)), nn.Flatten(), nn.Linear(36, CLASSES))
+
+
+def dense() -> nn.Module:
+    """What DenseNet is made of: values put beside each other."""
+    blocks = [nn.Conv2d(3, 4, 5, stride=5), Dense(4), Dense(36)]
+    return nn.Sequential(*blocks, nn.AvgPool2d(2), nn.Flatten(), nn.Linear(68, CLASSES))
+
+
+class Squeezed(nn.Module):
+    """Functions where others have layers: channels that are weighed by what is in them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.deep = nn.Conv2d(3, 8, 3, stride=2), nn.Conv2d(8, 8, 3, groups=8)
+        self.fc1, self.fc2 = nn.Linear(8, 8), nn.Linear(8 * 9, CLASSES)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = F.relu6(6 * self.deep(F.silu(self.conv(x))))
+        shares = F.softmax(self.fc1(F.gelu(x.mean((2, 3)))), dim=-1)
+        x = torch.cat((x * shares[:, :, None, None], x / 2), dim=2)[:, :, ::2]
+        return self.fc2(F.adaptive_avg_pool2d(x, 3).permute(0, 2, 3, 1).flatten(1))
+
+
 class Tokens(nn.Module):
     """A linear layer over a sequence, and attention of pixels to pixels."""
 
@@ -129,6 +159,14 @@ WALKED: dict[str, Callable[[], nn.Module]] = {
     "few rows": lambda: made(few_rows),
     "functional": lambda: made(lambda: sized(Functional())),
     "tokens": lambda: made(Tokens),
+    "transformer": lambda: settled(vit(width=12, heads=2, depth=2, classes=CLASSES, shape=WIDE, mean=MEAN, std=STD)),
+    "transformer with a margin": lambda: settled(vit(width=8, heads=2, depth=1, classes=CLASSES, shape=WIDE, patch=5)),
+    "inverted residuals": lambda: made(inverted),
+    "groups": lambda: made(Grouped),
+    "group norm": lambda: made(GroupNormed),
+    "layer norm": lambda: made(lambda: sized(between(nn.LayerNorm([14, 14])))),
+    "dense": lambda: made(dense),
+    "squeezed": lambda: made(lambda: sized(Squeezed())),
 }
 
 
@@ -139,7 +177,8 @@ def sized(model: nn.Module) -> nn.Module:
 
 class Grouped(nn.Sequential):
     def __init__(self) -> None:
-        super().__init__(nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Flatten(), nn.Linear(6 * 196, CLASSES))
+        grouped = nn.Conv2d(3, 6, 3, groups=3), nn.ReLU(), nn.Conv2d(6, 4, (3, 2), 2, 1, groups=2, bias=False)
+        super().__init__(*grouped, nn.Sigmoid(), nn.Flatten(), nn.Linear(4 * 56, CLASSES))
 
 
 class Reflected(nn.Sequential):
@@ -151,6 +190,13 @@ class Reflected(nn.Sequential):
 class GroupNormed(nn.Sequential):
     def __init__(self) -> None:
         super().__init__(nn.Conv2d(3, 4, 3), nn.GroupNorm(2, 4), nn.ReLU(), nn.Flatten(), nn.Linear(784, CLASSES))
+
+
+class Learned(nn.Sequential):
+    """An activation with a parameter."""
+
+    def __init__(self) -> None:
+        super().__init__(nn.Conv2d(3, 4, 3), nn.PReLU(), nn.Flatten(), nn.Linear(784, CLASSES))
 
 
 class Bare(nn.Module):
@@ -190,9 +236,8 @@ class Idle(nn.Module):
 
 
 HANDED_TO_VMAP: dict[str, tuple[Callable[[], nn.Module], str]] = {
-    "groups": (Grouped, "convolution with groups"),
     "reflect padding": (Reflected, "padded with other than zeros"),
-    "group norm": (GroupNormed, "GroupNorm"),
+    "a layer without a rule": (Learned, "PReLU"),
     "a bare parameter": (Bare, "gain is used outside a layer"),
     "a layer used twice": (Twice, "again is used twice"),
 }

@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import L1, L2, Cosine, Distance
-from gradveil.attacks.inversion.sweep import trace
+from gradveil.attacks.inversion.sweep import modules
 from gradveil.attacks.inversion.sweep.convolution import DirectConv, PatchConv, RowConv
 from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
 from gradveil.attacks.invertgrad import invertgrad
@@ -188,7 +188,7 @@ def forced(kind: str) -> Callable[..., object]:
 @pytest.mark.parametrize("name", ["usual", "lenet", "residual", "geometry", "few rows"])
 @pytest.mark.parametrize("examples", [1, 3])
 def test_every_convolution_rule(kind: str, name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace, "convolution_rule", forced(kind))
+    monkeypatch.setattr(modules, "convolution_rule", forced(kind))
     seen = view(WALKED[name](), examples)
     pruned = view(WALKED[name](), examples, Prune(ratio=0.6), threat=ADAPTIVE)
     for distance in (Cosine(), L1(), Cosine(only=("*.bias",)), Cosine(without=("*.bias",))):
@@ -199,7 +199,7 @@ def test_every_convolution_rule(kind: str, name: str, examples: int, monkeypatch
 @pytest.mark.parametrize("kind", ["rows last", "patches"])
 def test_four_channels_as_one_number(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """float32 patches of channels in fours are copied as one wide number each."""
-    monkeypatch.setattr(trace, "convolution_rule", forced(kind))
+    monkeypatch.setattr(modules, "convolution_rule", forced(kind))
     layers = [nn.Conv2d(3, 8, 3, padding=1), nn.Tanh(), nn.Conv2d(8, 4, 3, padding=1), nn.Tanh(), nn.Conv2d(4, 4, 3)]
     model = made(lambda: nn.Sequential(*layers, nn.Flatten(), nn.Linear(4 * 36, CLASSES)))
     seen = seen_in(as_float32(scene(model, 2, 2)))

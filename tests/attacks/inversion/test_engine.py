@@ -198,7 +198,7 @@ class Fixed:
 
     images: Tensor = field(repr=False)
 
-    def bind(self, seen: Observation) -> Fixed:
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> Fixed:
         return self
 
     def init(self, seed: Seed, name: str, restart: int) -> Latent:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.counts import Pushes, by_signs
 from gradveil.attacks.inversion.finish import clamp, keep
-from gradveil.attacks.inversion.labels import gain, given_or_idlg, inferred, last_linear
+from gradveil.attacks.inversion.labels import gain, given_or_idlg, given_or_lowest, inferred, last_linear
 from gradveil.client import in_client_mode, local_update, parameters_of
 from gradveil.defenses.base import Defense
 from gradveil.errors import NotApplicableError
@@ -105,6 +105,13 @@ def test_several_classes_at_once() -> None:
     truth = (torch.rand(20, 1, CLASSES, generator=torch.Generator().manual_seed(5)) < 0.3).float()
     training = LocalTraining(loss="binary-cross-entropy")
     assert torch.equal(inferred(view(lenet(), truth, training)), truth)
+
+
+def test_the_lowest_rows_know_one_label_per_picture_only() -> None:
+    truth = torch.ones(1, 1, CLASSES)
+    seen = view(lenet(), truth, LocalTraining(loss="binary-cross-entropy"))
+    with pytest.raises(NotApplicableError, match="these have several"):
+        given_or_lowest(seen)
 
 
 def test_a_model_without_a_linear_head_is_refused() -> None:

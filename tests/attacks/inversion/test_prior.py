@@ -83,6 +83,17 @@ def test_every_trial_has_its_own(prior: Prior, seen: Observation) -> None:
     assert together[0] != together[1]
 
 
+@pytest.mark.parametrize("isotropic", [False, True])
+@pytest.mark.parametrize(("height", "width"), [(1, 1), (1, 5), (5, 1)])
+def test_a_picture_one_pixel_wide_varies_along_its_line_alone(isotropic: bool, height: int, width: int) -> None:
+    line = drawn(2, 3, 2, height, width).requires_grad_()
+    got = TotalVariation(isotropic=isotropic).of(line)
+    apart = line.flatten(3).diff(dim=-1).abs().flatten(1)
+    expected = apart.mean(1) if apart.shape[1] and not isotropic else torch.zeros(2).double()
+    assert torch.allclose(got, expected)
+    assert torch.autograd.grad(got.sum(), line)[0].isfinite().all()
+
+
 def one_norm(steps: int = 1) -> Scenario:
     """A net with a single normalization layer."""
     with weights_from(0):

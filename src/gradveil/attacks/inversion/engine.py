@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.history_average import averaged
 from gradveil.attacks.inversion import chunks
 from gradveil.attacks.inversion.backend import Chosen, choose
 from gradveil.attacks.inversion.chunks import Trials
@@ -18,6 +19,7 @@ from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop
 from gradveil.attacks.inversion.distance import Distance, Unmatched
 from gradveil.attacks.inversion.finish import clamp
 from gradveil.attacks.inversion.group import together
+from gradveil.attacks.inversion.guessing import alone, likeliest, steps_of
 from gradveil.attacks.inversion.joint import BoundJointLabels
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.inversion.memory import bytes_of
@@ -26,6 +28,7 @@ from gradveil.attacks.inversion.prior import Prior, applicable
 from gradveil.attacks.inversion.rounds import estimated
 from gradveil.attacks.inversion.selection import Selection, by_objective
 from gradveil.attacks.inversion.space import Space
+from gradveil.attacks.inversion.viewed import Guesses, Viewed, learns_the_policy, through
 from gradveil.compute import Compute
 from gradveil.seeds import Seed
 from gradveil.server import Observation
@@ -63,10 +66,40 @@ class Inversion(Attack):
         return replace(self, steps=2 * self.steps)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        seen, estimates = self.completed(seen, compute)
+        seen, estimates = self.completed(averaged(seen), compute)
         seen = replace(seen, labels=self.infer_labels(seen))
         priors, missing = applicable(self.priors, seen)
-        return replace(self, priors=priors).searched(seen, seed, compute, estimates + missing)
+        attack, guesses = replace(self, priors=priors).adapted(seen, seed, compute)
+        return attack.searched(seen, seed, compute, estimates + missing + guesses)
+
+    @property
+    def reads_views(self) -> bool:
+        return not learns_the_policy(self.space)
+
+    @property
+    def needs_views(self) -> bool:
+        return isinstance(self.space, Viewed)
+
+    def undefended(self) -> Inversion:
+        return replace(self, space=self.space.inner) if isinstance(self.space, Viewed) else self
+
+    def adapted(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[Inversion, tuple[str, ...]]:
+        """Looking through the views that a known defense leaves, for each client the likeliest."""
+        views = () if seen.defense is None else seen.defense.views()
+        if not views or not self.reads_views or isinstance(self.distance, Unmatched):
+            return self, ()
+
+        def match(guesses: Guesses) -> Tensor:
+            return self.scouted(seen, seed, compute, through(self.space, views, guesses), len(guesses[seen.names[0]]))
+
+        guesses, notes = likeliest(match, seen.names, views, seen.examples)
+        return replace(self, space=through(self.space, views, guesses)), notes
+
+    def scouted(self, seen: Observation, seed: Seed, compute: Compute, space: Space, guesses: int) -> Tensor:
+        """How well each guess of a client matches after a short search, [client, guess]."""
+        short = replace(self, space=space, steps=steps_of(self.steps), restarts=guesses, priors=alone(self.priors))
+        parts, _ = short.outcomes(seen, seed, compute)
+        return torch.cat([part.match for part in parts]).unflatten(0, (len(seen.names), guesses))
 
     def completed(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
         """With the local steps and rate as far as they can be worked out, if the attacker was not told."""
@@ -78,6 +111,11 @@ class Inversion(Attack):
 
     def searched(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
         """With labels decided, if they are, and priors that fit the model."""
+        parts, backend = self.outcomes(seen, seed, compute)
+        return self.best_restarts(seen, parts, replace(backend, notes=(*backend.notes, *notes)))
+
+    def outcomes(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[list[Outcome], Chosen]:
+        """All restarts of all clients, in order, and the back end that ran them."""
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
         with compute.active():
             backend = choose(seen, self.distance, compute.backend)
@@ -87,7 +125,7 @@ class Inversion(Attack):
             graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
             stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
             parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint, unit)
-        return self.best_restarts(seen, parts, replace(backend, notes=(*backend.notes, *notes)))
+        return parts, backend
 
     def footprint(self, prepare: Prepare, few: Trials, compute: Compute) -> int:
         """Bytes that one evaluation takes for a trial."""
@@ -108,7 +146,7 @@ class Inversion(Attack):
         """The descent of a chunk and where it starts."""
         each = seen.take([client for client, _ in trials])
         restarts = torch.tensor([restart for _, restart in trials])
-        space, matcher = self.space.bind(each), backend.matcher(each, self.distance)
+        space, matcher = self.space.bind(each, restarts), backend.matcher(each, self.distance)
         labels = space.labels if isinstance(space, BoundJointLabels) else None
         objective = Objective(matcher, space, tuple(prior.bind(each, restarts) for prior in self.priors), labels)
         starts = [space.init(seed, each.names[i], restart) for i, (_, restart) in enumerate(trials)]

@@ -25,8 +25,8 @@ class JointLabels:
 
     space: Space
 
-    def bind(self, seen: Observation) -> BoundSpace:
-        inside = self.space.bind(seen)
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundSpace:
+        inside = self.space.bind(seen, restarts)
         if seen.labels is not None:
             return inside
         like = next(iter(seen.update.values()))

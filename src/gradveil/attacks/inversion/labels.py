@@ -62,6 +62,11 @@ def given_or_lowest(seen: Observation) -> Labels:
     """
     if seen.labels is not None:
         return seen.labels
+    if seen.training.loss == "binary-cross-entropy":
+        raise NotApplicableError(
+            "labels: GradInversion's rule reads one label per picture, and these have several, "
+            "grant them to the attacker with --labels known"
+        )
     lowest = _head(seen, "weight").amin(-1).argsort(-1)
     places = torch.arange(seen.examples, device=lowest.device) % seen.classes
     return F.one_hot(lowest[:, places].sort(-1).values, seen.classes).to(next(iter(seen.update.values())))

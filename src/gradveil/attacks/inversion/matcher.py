@@ -50,7 +50,7 @@ class OneTrial:
         data = defense.data(Batch(images, labels), rng)
         params = {name: p for name, p in self.model.named_parameters() if name in update}  # the rest is frozen
         dummy = local_update(self.model, params, data, self.seen.training, defense, rng)
-        return self.distance(dummy, update)
+        return self.distance(dummy, {name: u for name, u in update.items() if name in dummy})
 
 
 @dataclass(frozen=True)

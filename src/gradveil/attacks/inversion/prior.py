@@ -60,9 +60,15 @@ class TotalVariation:
         down = pixels[..., 1:, :] - pixels[..., :-1, :]
         right = pixels[..., :, 1:] - pixels[..., :, :-1]
         if not self.isotropic:
-            return down.abs().flatten(1).mean(1) + right.abs().flatten(1).mean(1)
+            return _mean(down.abs()) + _mean(right.abs())
         both = down[..., :, :-1].square() + right[..., :-1, :].square()
-        return (both + 1e-12).sqrt().flatten(1).mean(1)  # a corner at zero has no slope: rounded off
+        return _mean((both + 1e-12).sqrt())  # a corner at zero has no slope: rounded off
+
+
+def _mean(differences: Tensor) -> Tensor:
+    """Of each trial; a picture one pixel wide or high has no neighbors to differ from."""
+    each = differences.flatten(1)
+    return each.mean(1) if each.shape[1] else each.sum(1)
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,16 @@ from gradveil.server import Observation
 from gradveil.types import Images, Latent
 
 Start = Literal["normal", "uniform", "gray", "black"]
+Reveal = Literal["private", "fed"]  # a transformed picture is reported as it was before, or as the model saw it
 
 
 class Space(Protocol):
-    """From a latent to pictures and back into its box. `bind` reads what it needs off the observation, once."""
+    """From a latent to pictures and back into its box. `bind` reads what it needs off the observation, once.
 
-    def bind(self, seen: Observation) -> BoundSpace: ...
+    `seen` has one client per trial; `restarts` numbers the trials of one client, where they differ in more than starts.
+    """
+
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundSpace: ...
 
 
 class BoundSpace(Protocol):
@@ -52,7 +56,7 @@ class Pixels:
     normalized: bool = True
     boxed: bool = True
 
-    def bind(self, seen: Observation) -> BoundPixels:
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundPixels:
         like = next(iter(seen.update.values()))
         mean, std = constants_of(seen.model, seen.shape[0]) if self.normalized else (0.0, 1.0)
         shape = (-1, 1, 1)

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.attacks.inversion.space import BoundPixels, Pixels
+from gradveil.attacks.inversion.space import BoundPixels, Pixels, Reveal
 from gradveil.errors import ConfigError
 from gradveil.seeds import Seed
 from gradveil.server import Observation
@@ -53,7 +53,7 @@ class Part(ABC):
     def __call__(self, pictures: Tensor, numbers: Tensor, gray: Tensor) -> Tensor:
         """`gray` is the color that is zero in the units of the search: the mean that the model subtracts, [C, 1, 1]."""
 
-    def bind(self, seen: Observation) -> BoundTransformed:
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundTransformed:
         return Transformed(parts=(self,)).bind(seen)
 
     def __post_init__(self) -> None:
@@ -149,15 +149,17 @@ class Transformed:
 
     parts: tuple[Part, ...]
     pixels: Pixels = PLAIN
+    reveal: Reveal = "private"  # or as fed
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts]
         if len(set(names)) < len(names):
             raise ConfigError(f"parts {names}: one is there twice, take each once")
 
-    def bind(self, seen: Observation) -> BoundTransformed:
+    def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundTransformed:
         inner = self.pixels.bind(seen)
-        return BoundTransformed(self.parts, inner, [inner.mean.new_tensor(part.reach) for part in self.parts])
+        reaches = [inner.mean.new_tensor(part.reach) for part in self.parts]
+        return BoundTransformed(self.parts, inner, reaches, self.reveal)
 
 
 @dataclass(frozen=True)
@@ -165,6 +167,7 @@ class BoundTransformed:
     parts: tuple[Part, ...]
     pixels: BoundPixels
     reaches: list[Tensor]
+    revealed: Reveal = "private"
 
     def init(self, seed: Seed, name: str, restart: int) -> Latent:
         start = dict(self.pixels.init(seed, name, restart))
@@ -174,13 +177,16 @@ class BoundTransformed:
         return start
 
     def decode(self, z: Latent) -> Images:
-        pictures = self.pixels.decode(z)
+        return self.transformed(self.pixels.decode(z), z)
+
+    def transformed(self, pictures: Images, z: Latent) -> Images:
         for part in self.parts:
             pictures = part(pictures, part.pace * z[part.name], self.pixels.mean)
         return pictures
 
     def reveal(self, z: Latent) -> Images:
-        return self.pixels.reveal(z)
+        pictures = self.pixels.reveal(z)
+        return pictures if self.revealed == "private" else self.transformed(pictures, z)
 
     def smooth(self, z: Latent) -> Images:
         return self.pixels.smooth(z)

@@ -34,14 +34,16 @@ def convolution_rule(layer: nn.Conv2d, name: str, trials: int, shape: torch.Size
     return RowConv(layer, name, trials, geometry, ChannelsFirst())
 
 
-def convolve(x: Tensor, weight: Tensor, g: Geometry, bias: Tensor | None = None) -> Tensor:
-    return F.conv2d(x, weight, bias, g.stride, g.padding, g.dilation)
+def convolve(x: Tensor, weight: Tensor, g: Geometry, bias: Tensor | None = None, groups: int = 1) -> Tensor:
+    return F.conv2d(x, weight, bias, g.stride, g.padding, g.dilation, groups)
 
 
-def convolve_back(delta: Tensor, x: Tensor, weight: Tensor, g: Geometry, wanted: list[bool]) -> tuple[Tensor, ...]:
+def convolve_back(
+    delta: Tensor, x: Tensor, weight: Tensor, g: Geometry, wanted: list[bool], groups: int = 1
+) -> tuple[Tensor, ...]:
     """Gradients by the input and by the weight of a convolution."""
     pull = torch.ops.aten.convolution_backward
-    return pull(delta, x, weight, None, g.stride, g.padding, g.dilation, False, (0, 0), 1, [*wanted, False])
+    return pull(delta, x, weight, None, g.stride, g.padding, g.dilation, False, (0, 0), groups, [*wanted, False])
 
 
 class RowConv(MatrixLayer):

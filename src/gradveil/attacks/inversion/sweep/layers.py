@@ -1,4 +1,4 @@
-"""Rules for layers with weights: what they share, and the linear layer."""
+"""Rules for layers with weights: what they share, the linear layer, and a parameter that stands alone."""
 
 from __future__ import annotations
 
@@ -137,3 +137,29 @@ class LinearRule(MatrixLayer):
         through = torch.matmul(mu, self.weight)
         move: Direction | None = moves.get(self.weight_name)
         return (through if move is None else through + move.pull(self.signals(delta)).reshape(through.shape),)
+
+
+class ParameterRule(Weighted):
+    """A parameter with a first dimension of 1, as one copy for each of `count` pictures: a class token, positions."""
+
+    def __init__(self, parameter: Tensor, name: str, trials: int, count: int) -> None:
+        self.parameter, self.name, self.trials, self.count = parameter, name, trials, count
+
+    @property
+    def names(self) -> list[str]:
+        return [self.name]
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        return self.parameter.expand(self.count, *self.parameter.shape[1:]), None
+
+    def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
+        return {self.name: delta.unflatten(0, (self.trials, -1)).sum(1).flatten(1)[:, None]}
+
+    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+        if self.name not in moves:
+            return None
+        each = moves[self.name].v.reshape(self.trials, *self.parameter.shape[1:])
+        return each.repeat_interleave(self.count // self.trials, 0)
+
+    def adjoint_of(self, cache: Any, delta: Tensor, mu: Tensor, moves: Moves) -> Deltas:
+        return ()

@@ -126,7 +126,8 @@ class Sweep:
         defense = surrogate(self.one, update)
         rate = self.one.seen.training.rate
         sent = gradient if rate == 1.0 else {n: rate * g for n, g in gradient.items()}
-        return self.one.distance(defense.update(sent, Seed().rng()), update)
+        dummy = defense.update(sent, Seed().rng())
+        return self.one.distance(dummy, {n: u for n, u in update.items() if n in dummy})
 
     def tangent(self, caches: Mapping[str, Any], moves: Mapping[str, Any]) -> Streams:
         dots: Streams = {self.program.input: None}

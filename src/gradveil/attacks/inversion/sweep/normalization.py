@@ -1,18 +1,22 @@
-"""The rule for normalization with fixed statistics: weight * (x - center) / spread + bias."""
+"""Rules for normalization: by fixed statistics, and by those of each example itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.inversion.sweep.layers import Moves, Weighted
-from gradveil.attacks.inversion.sweep.rule import Deltas, Dots
+from gradveil.attacks.inversion.sweep.rule import Deltas, Dots, Rule
 
 
 class AffineRule(Weighted):
-    """Batch normalization in eval mode. `shape` is how a parameter broadcasts against one example: (channels, 1, 1)."""
+    """weight * (x - center) / spread + bias: batch normalization in eval mode, and the weights of other kinds.
+
+    `shape` is how a parameter broadcasts against one example: (channels, 1, 1). Dimensions before it are summed over.
+    """
 
     def __init__(
         self, layer: nn.Module, name: str, trials: int, shape: tuple[int, ...], center: Tensor, spread: Tensor
@@ -27,9 +31,11 @@ class AffineRule(Weighted):
         return torch.addcmul(self.shift, inputs[0], self.slope), inputs[0]
 
     def summed(self, x: Tensor) -> Tensor:
-        """Over the examples of a trial and their positions, [trial, channel]."""
+        """Over the examples of a trial and their positions, [trial, number of the parameter]."""
         x = x.unflatten(0, (self.trials, -1))
-        return x.sum([1, *range(3, x.dim())])
+        kept = [x.dim() - len(self.shape) + axis for axis, size in enumerate(self.shape) if size > 1]
+        gone = [axis for axis in range(1, x.dim()) if axis not in kept]
+        return x.sum(gone).reshape(self.trials, -1)
 
     def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
         found, total = {}, self.summed(delta)
@@ -46,7 +52,8 @@ class AffineRule(Weighted):
     def spread_out(self, each: Tensor, like: Tensor) -> Tensor:
         """A vector of each trial against the stacked examples of all trials."""
         examples = like.shape[0] // self.trials
-        each = each.reshape(self.trials, *self.shape)
+        between = (1,) * (like.dim() - 1 - len(self.shape))
+        each = each.reshape(self.trials, *between, *self.shape)
         return each if examples == 1 else each.repeat_interleave(examples, 0)
 
     def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
@@ -66,3 +73,42 @@ class AffineRule(Weighted):
             return (out,)
         turn = self.spread_out(moves[self.weight_name].v, cache) * self.inverse
         return (torch.addcmul(out, delta, turn),)
+
+
+class Standardized(Rule):
+    """Mean 0 and variance 1 over the last `axes` dimensions of each example.
+
+    With n what leaves and r one over the spread, the derivative is symmetric: v -> r (v - mean(v) - n mean(n v)).
+    """
+
+    def __init__(self, axes: int, eps: float) -> None:
+        super().__init__(lambda x: F.layer_norm(x, x.shape[-axes:], eps=eps))
+        self.over, self.eps = tuple(range(-axes, 0)), eps
+
+    def mean(self, x: Tensor) -> Tensor:
+        return x.mean(self.over, keepdim=True)
+
+    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
+        variance, center = torch.var_mean(inputs[0], self.over, correction=0, keepdim=True)
+        inverse = torch.rsqrt(variance + self.eps)
+        out = (inputs[0] - center) * inverse
+        return out, (out, inverse)
+
+    def backward(self, cache: Any, delta: Tensor) -> Deltas:
+        out, inverse = cache
+        return (inverse * torch.addcmul(delta - self.mean(delta), out, self.mean(out * delta), value=-1),)
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        return None if dots[0] is None else self.backward(cache, dots[0])[0]
+
+    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
+        """<delta, derivative of dot> moves with the spread, and with n in both of its means."""
+        if dots[0] is None or delta is None:
+            return self.backward(cache, mu)
+        out, inverse = cache
+        dot_moved = self.backward(cache, dots[0])[0]
+        assert dot_moved is not None
+        along_delta, along_dot = self.mean(out * delta), self.mean(out * dots[0])
+        (pulled,) = self.backward(cache, mu - inverse * along_dot * delta)
+        assert pulled is not None
+        return (pulled - inverse * (self.mean(delta * dot_moved) * out + along_delta * dot_moved),)

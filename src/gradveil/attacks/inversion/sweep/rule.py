@@ -70,7 +70,10 @@ class Rule:
 
 
 class LinearMap(Rule):
-    """An operation that is linear in its input, up to a constant: no second-order term."""
+    """An operation that is linear in its one input: it moves as the input does, and has no second-order term."""
+
+    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
+        return None if dots[0] is None else self.function(dots[0])
 
     def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
         return self.backward(cache, mu)
@@ -114,51 +117,27 @@ class Add(Rule):
         return mu, mu
 
 
-class Gate(Rule):
-    """ReLU and its kin: a slope that is constant on each side of zero."""
+class Joined(Rule):
+    """Several values side by side along an axis."""
 
-    def __init__(self, function: Callable[..., Tensor], leak: float = 0.0) -> None:
-        super().__init__(function)
-        self.leak = leak
+    def __init__(self, axis: int) -> None:
+        super().__init__(torch.cat)
+        self.axis = axis
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
-        out = self.function(*inputs)
-        return out, out
+        return torch.cat(inputs, self.axis), inputs
 
     def backward(self, cache: Any, delta: Tensor) -> Deltas:
-        if self.leak == 0.0:
-            return (torch.ops.aten.threshold_backward(delta, cache, 0),)
-        return (torch.where(cache > 0, delta, self.leak * delta),)
+        return delta.split([x.shape[self.axis] for x in cache], self.axis)
 
     def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
-        return None if dots[0] is None else self.backward(cache, dots[0])[0]
+        if all(dot is None for dot in dots):
+            return None
+        pairs = zip(cache, dots, strict=True)
+        return torch.cat([torch.zeros_like(x) if dot is None else dot for x, dot in pairs], self.axis)
 
     def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
         return self.backward(cache, mu)
-
-
-class Curve(Rule):
-    """A smooth activation whose first two slopes are functions of its output: sigmoid, tanh."""
-
-    def __init__(self, function: Callable[..., Tensor], slopes: Callable[[Tensor], tuple[Tensor, Tensor]]) -> None:
-        super().__init__(function)
-        self.slopes = slopes
-
-    def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
-        out = self.function(*inputs)
-        return out, self.slopes(out)
-
-    def backward(self, cache: Any, delta: Tensor) -> Deltas:
-        return (cache[0] * delta,)
-
-    def tangent(self, cache: Any, dots: Dots) -> Tensor | None:
-        return None if dots[0] is None else cache[0] * dots[0]
-
-    def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
-        first, second = cache
-        if dots[0] is None or delta is None:
-            return (first * mu,)
-        return (torch.addcmul(first * mu, second * dots[0], delta),)
 
 
 class MaxPool(Rule):
@@ -185,13 +164,3 @@ class MaxPool(Rule):
 
     def adjoint(self, cache: Any, dots: Dots, delta: Tensor | None, mu: Tensor) -> Deltas:
         return self.backward(cache, mu)
-
-
-def sigmoid_slopes(out: Tensor) -> tuple[Tensor, Tensor]:
-    first = out * (1 - out)
-    return first, first * (1 - 2 * out)
-
-
-def tanh_slopes(out: Tensor) -> tuple[Tensor, Tensor]:
-    first = 1 - out * out
-    return first, -2 * out * first
