@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from torch import Generator, nn
 
+from gradveil.defenses.view import View
 from gradveil.types import Batch, GradientFn, Update
 
 
@@ -32,6 +33,11 @@ class Defense:
     """
 
     stronger: ClassVar[tuple[str, ...]] = ()
+    reads: ClassVar[tuple[str, ...]] = ()  # options that may name a file, and are then held as what the file says
+
+    def check(self, model: nn.Module) -> None:
+        """ConfigError if there is nothing in this model that the defense could act on: said before the run."""
+        return None
 
     def model(self, model: nn.Module) -> nn.Module:
         """Once, when the federation agrees on the architecture."""
@@ -61,9 +67,18 @@ class Defense:
         """What an attacker who knows this defense runs in its place on dummy data: differentiable, drawing nothing.
 
         `seen` is one client's update as received. The default models no defense at all; a defense that leaves it at
-        that names no adaptive attacker, and no audit can say more of it than "not evaluated".
+        that names no adaptive attacker, and no audit can say more of it than "not evaluated". Parameters that the
+        surrogate's `update` leaves out are left out of the match: for gradients that are random or spoiled.
         """
         return Defense()
+
+    def views(self) -> tuple[View, ...]:
+        """What may have happened to the pictures, for a defense that draws it: one view for each possible draw.
+
+        An attacker who knows the defense tries them all in its own copy of the client. None: pictures are fed as they
+        are, or what happens to them is in the surrogate.
+        """
+        return ()
 
     @property
     def has_adaptive_attacker(self) -> bool:

@@ -6,35 +6,24 @@ were chosen for gradients of half the cross-entropy; at the full cross-entropy t
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from torch import Generator
+from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense, Paper
-from gradveil.errors import ConfigError
+from gradveil.defenses.additive import AdditiveNoise
+from gradveil.defenses.base import Paper
 from gradveil.seeds import normal
-from gradveil.types import Update
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gaussian(Defense):
-    """Adds normal noise of standard deviation `scale` to every number of the update, whatever the update's size."""
+class Gaussian(AdditiveNoise):
+    """Adds normal noise to every number: of deviation `scale`, `relative` to the update's length, or by `snr` in dB."""
 
-    stronger: ClassVar[tuple[str, ...]] = ("scale",)
+    name: ClassVar[str] = "gaussian"
+    deviation: ClassVar[float] = 1.0
 
-    scale: float = 1e-2
-
-    def __post_init__(self) -> None:
-        if not (self.scale >= 0 and math.isfinite(self.scale)):
-            raise ConfigError(f"gaussian: scale = {self.scale} is not a standard deviation, take a number >= 0")
-
-    def surrogate(self, seen: Update) -> Defense:
-        """None: the best guess of zero-mean noise is its mean, so knowing of it changes nothing in the match."""
-        return Defense()
-
-    def update(self, update: Update, rng: Generator) -> Update:
-        return {name: u + self.scale * normal(u.shape, rng, u) for name, u in update.items()}
+    def drawn(self, like: Tensor, rng: Generator) -> Tensor:
+        return normal(like.shape, rng, like)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 
 from torch import Generator, nn
 
 from gradveil.defenses.base import Defense
+from gradveil.defenses.view import View, chained
 from gradveil.errors import ConfigError, unknown
 from gradveil.types import Batch, GradientFn, Update
 
@@ -21,6 +23,11 @@ class Stack(Defense):
     """
 
     defenses: tuple[Defense, ...]
+
+    def check(self, model: nn.Module) -> None:
+        for defense in self.defenses:
+            defense.check(model)
+            model = defense.model(model)
 
     def model(self, model: nn.Module) -> nn.Module:
         for defense in self.defenses:
@@ -57,12 +64,17 @@ class Stack(Defense):
     def surrogate(self, seen: Update) -> Stack:
         return Stack(tuple(defense.surrogate(seen) for defense in self.defenses))
 
+    def views(self) -> tuple[View, ...]:
+        """Every choice of one view for each defense that has any, in the order of the defenses."""
+        each = [views for defense in self.defenses if (views := defense.views())]
+        return tuple(map(chained, product(*each))) if each else ()
+
 
 def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:
     """Several defenses, one after the other: `of = [{name = "prune", ratio = 0.9}, ...]`.
 
-    >>> stack(of=[{"name": "prune", "ratio": 0.5}, {"name": "gaussian"}])
-    Stack(defenses=(Prune(ratio=0.5), Gaussian(scale=0.01)))
+    >>> stack(of=[{"name": "prune", "ratio": 0.5}, {"name": "sign"}])
+    Stack(defenses=(Prune(ratio=0.5), Sign(scaled=False, sharpness=1.0)))
     """
     return Stack(tuple(one if isinstance(one, Defense) else _built(one) for one in of))
 
@@ -80,6 +92,8 @@ def _built(row: Mapping[str, object]) -> Defense:
     if name not in DEFENSES:
         raise unknown("defense", name, DEFENSES, where="stack")
     try:
-        return DEFENSES[name](**options)
+        return DEFENSES[name](
+            **{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+        )
     except TypeError as error:
         raise ConfigError(f"stack: {name} cannot be built from {options}, {error}") from error

@@ -1,0 +1,5 @@
+"""What noise is worth in differential privacy."""
+
+from gradveil.accounting.epsilon import Accountant as Accountant
+from gradveil.accounting.epsilon import Epsilon as Epsilon
+from gradveil.accounting.epsilon import epsilon as epsilon

@@ -1,0 +1,104 @@
+"""Quantization: numbers are sent as whole steps, and each step names the cell that the number came from.
+
+Equation 6 of ROG (Yue et al., 2023): Q(g) = kappa / s * |g|_p * sign(g) * level, level in 0..s, so 2 s + 1 values.
+`uniform` and `qsgd` choose the level; both take the range and the attacker's cells from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor
+
+from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError
+from gradveil.types import Update
+
+Norm = Literal["max", "l2"]
+BITS = (2, 16)
+
+
+def levels_of(bits: int) -> int:
+    """s, so that the 2 s + 1 values fit the bits: 3 bits have s = 3."""
+    return 2 ** (bits - 1) - 1
+
+
+def check_quantizer(name: str, bits: int, norm: str) -> None:
+    if not BITS[0] <= bits <= BITS[1]:
+        raise ConfigError(f"{name}: bits = {bits} is out of range, take {BITS[0]} to {BITS[1]} (for one bit, use sign)")
+    if norm not in ("max", "l2"):
+        raise ConfigError(f"{name}: norm = {norm!r} is unknown, take 'max' or 'l2'")
+
+
+def bucketed(tensor: Tensor, size: int) -> Tensor:
+    """[bucket, number], the last bucket filled up with zeros; 0: the whole tensor is one bucket."""
+    flat = tensor.flatten()
+    size = size or max(flat.numel(), 1)
+    return F.pad(flat, (0, -flat.numel() % size)).view(-1, size)
+
+
+def unbucketed(buckets: Tensor, like: Tensor) -> Tensor:
+    return buckets.flatten()[: like.numel()].view_as(like)
+
+
+def range_of(buckets: Tensor, norm: Norm) -> Tensor:
+    """[bucket, 1]"""
+    if norm == "max":
+        return buckets.abs().amax(1, keepdim=True)
+    return buckets.square().sum(1, keepdim=True).sqrt()
+
+
+def step_seen(buckets: Tensor, levels: int, norm: Norm) -> Tensor:
+    """The step of every bucket, read off what was sent: [bucket, 1].
+
+    The largest magnitude is sent as the highest level where the range is the maximum. Where it is the length, the
+    smallest magnitude sent is a step or several: cells are then too wide rather than wrong, and without bounds if all
+    that was sent is zero.
+    """
+    size = buckets.abs()
+    if norm == "max":
+        return size.amax(1, keepdim=True) / levels
+    return size.masked_fill(size == 0, torch.inf).amin(1, keepdim=True)
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Cells(Defense):
+    """Compares the dummy's update with the nearest one that could have been sent as this, not with what was sent.
+
+    The nearest is found number by number, in cells that reach from `low` to `high`; `inside` draws it back to what was
+    sent: at 1 that is all the dummy is compared with, at 0 anything inside the cells is as good. A distance is always
+    taken to `seen`, so the dummy is turned along with its target. Cosine and squared distance then see exactly the two.
+    """
+
+    seen: Mapping[str, Tensor]
+    low: Mapping[str, Tensor]
+    high: Mapping[str, Tensor]
+    inside: float
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return turned(update, {name: self.target(name, u) for name, u in update.items()}, self.seen)
+
+    def target(self, name: str, u: Tensor) -> Tensor:
+        nearest = torch.minimum(torch.maximum(u, self.low[name]), self.high[name])
+        return nearest + self.inside * (self.seen[name] - nearest)
+
+
+def turned(update: Update, source: Update, goal: Update) -> dict[str, Tensor]:
+    """The update under the rotation and scaling that take `source` to `goal` and leave alone what is across to both."""
+    names = list(update)
+    tiny = torch.finfo(update[names[0]].dtype).tiny ** 0.5
+    own, target = (dot(x, x, names).sqrt().clamp_min(tiny) for x in (source, goal))
+    start = {name: source[name] / own for name in names}
+    end = {name: goal[name] / target for name in names}
+    along = dot(update, start, names)
+    both = (along + dot(update, end, names)) / (1 + dot(start, end, names)).clamp_min(1e-3)
+    longer = target / own
+    return {n: longer * (update[n] - both * (start[n] + end[n]) + 2 * along * end[n]) for n in names}
+
+
+def dot(one: Update, other: Update, names: list[str]) -> Tensor:
+    return torch.stack([(one[name] * other[name]).sum() for name in names]).sum()

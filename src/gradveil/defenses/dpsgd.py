@@ -1,0 +1,59 @@
+"""DP-SGD (Abadi et al., 2016, algorithm 1): every example's gradient is clipped, and their sum gets normal noise.
+
+`clip` and `noise` are the paper's C and sigma: the sum is noised by sigma * C, then divided by the size of the batch.
+Both are 1 unless told; they belong to a model and a budget, and no paper's choice fits all. Differs: the batch is what
+the scenario says and not sampled at random; `epsilon` computes what the same noise is worth if it were.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import ClassVar
+
+from torch import Generator, nn
+
+from gradveil.accounting import Accountant, Epsilon, epsilon
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.noisy import check_clip_and_noise, noised
+from gradveil.defenses.per_example import clipped, mean_of_each, refuse_batch_statistics
+from gradveil.types import Batch, GradientFn, Params, Update
+
+PAPER = Paper("Deep Learning with Differential Privacy", "Abadi et al.", 2016, "arXiv:1607.00133")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dpsgd(Defense):
+    """Clips every example's gradient at length `clip` and adds noise of `noise` times `clip` to their sum."""
+
+    stronger: ClassVar[tuple[str, ...]] = ("noise",)
+
+    clip: float = 1.0
+    noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_clip_and_noise("dpsgd", self.clip, self.noise)
+
+    def check(self, model: nn.Module) -> None:
+        refuse_batch_statistics("dpsgd", model)
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        refuse_batch_statistics("dpsgd", model)
+
+        def private(params: Params, batch: Batch) -> Update:
+            mean = mean_of_each(compute, partial(clipped, clip=self.clip), params, batch)
+            return noised(mean, self.noise * self.clip / batch.images.shape[0], rng) if self.noise else mean
+
+        return private
+
+    def surrogate(self, seen: Update) -> Dpsgd:
+        """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
+        return replace(self, noise=0.0)
+
+    def epsilon(
+        self, *, sampling_rate: float, rounds: int, delta: float, accountant: Accountant = "rdp", steps: int = 1
+    ) -> Epsilon:
+        """The budget that `rounds` rounds of `steps` local steps use up for one example, if batches are sampled."""
+        return epsilon(
+            noise=self.noise, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant
+        )

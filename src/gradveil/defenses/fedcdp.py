@@ -1,0 +1,76 @@
+"""Fed-CDP (Wei et al., 2021), as ROG (Yue et al., 2023, eq. 17-18) writes it: clipping by example and by layer, noise.
+
+`clip` = 4 is Wei et al.'s C, which ROG takes over; ROG chooses its noise by a signal-to-noise ratio, so `noise` = 1 is
+no paper's number. A layer's weight and bias are clipped together. Every example gets its own noise (eq. 18); only their
+mean is sent, so it is drawn once, at the size of the mean of them all.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from torch import Generator, Tensor, nn
+
+from gradveil.accounting import Accountant, Epsilon, epsilon
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.noisy import check_clip_and_noise, noised
+from gradveil.defenses.per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
+from gradveil.types import Batch, GradientFn, Params, Update
+
+PAPER = Paper("Gradient-Leakage Resilient Federated Learning", "Wei et al.", 2021, "arXiv:2107.01154")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FedCdp(Defense):
+    """Clips every layer of every example's gradient at length `clip`; adds noise of `noise` times `clip` to each."""
+
+    stronger: ClassVar[tuple[str, ...]] = ("noise",)
+
+    clip: float = 4.0
+    noise: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_clip_and_noise("fedcdp", self.clip, self.noise)
+
+    def check(self, model: nn.Module) -> None:
+        refuse_batch_statistics("fedcdp", model)
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        refuse_batch_statistics("fedcdp", model)
+
+        def private(params: Params, batch: Batch) -> Update:
+            mean = mean_of_each(compute, self.clipped, params, batch)
+            return noised(mean, self.noise * self.clip / batch.images.shape[0] ** 0.5, rng) if self.noise else mean
+
+        return private
+
+    def clipped(self, gradient: Update) -> dict[str, Tensor]:
+        """One example's gradient with every layer at most `clip` long."""
+        layers: dict[str, dict[str, Tensor]] = defaultdict(dict)
+        for name, g in gradient.items():
+            layers[layer_of(name)][name] = g
+        short = {name: g for layer in layers.values() for name, g in clipped(layer, self.clip).items()}
+        return {name: short[name] for name in gradient}
+
+    def surrogate(self, seen: Update) -> FedCdp:
+        """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
+        return replace(self, noise=0.0)
+
+    def epsilon(
+        self,
+        *,
+        layers: int,
+        sampling_rate: float,
+        rounds: int,
+        delta: float,
+        accountant: Accountant = "rdp",
+        steps: int = 1,
+    ) -> Epsilon:
+        """As of `dpsgd`, of the noise of one example alone. One example moves all `layers`, each by up to `clip`, so
+        the noise is worth sigma / sqrt(layers); accounts that take C for the whole reach are too small."""
+        worth = self.noise / layers**0.5
+        return epsilon(
+            noise=worth, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant
+        )

@@ -1,0 +1,138 @@
+"""PRECODE (Scheliga et al., 2022): a variational bottleneck in front of the last linear layer.
+
+An encoder gives mean and deviation of `size` numbers, which are drawn and decoded again; `beta` times their divergence
+from the standard normal (in bits) is added to the loss. K = 256, beta = 1e-3, the softplus and the bits are those of
+the authors' code. The model itself draws nothing: its noise is a buffer that is zero, the path of the mean, unless the
+client passes numbers of its own random stream. Differs: the bottleneck's weights are those of `seed`, also beside
+weights that were trained without it.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections import OrderedDict
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from torch import Generator, Tensor, nn
+from torch.func import functional_call
+
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.layers import linear_layer, output_of
+from gradveil.errors import ConfigError
+from gradveil.models.start import weights_from
+from gradveil.seeds import normal
+from gradveil.types import Batch, GradientFn, Params, Update
+
+PAPER = Paper(
+    "PRECODE - A Generic Model Extension to Prevent Deep Gradient Leakage", "Scheliga et al.", 2022, "arXiv:2108.04725"
+)
+BOTTLENECK, HEAD = "bottleneck", "head"
+
+
+class VariationalBottleneck(nn.Module):
+    """Encoder, draw, decoder. `noise` is [1 or example, size]; zero gives the mean."""
+
+    noise: Tensor
+
+    def __init__(self, features: int, size: int) -> None:
+        super().__init__()
+        self.encoder = nn.Linear(features, 2 * size)
+        self.decoder = nn.Linear(size, features)
+        self.register_buffer("noise", torch.zeros(1, size), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        mean, raw = self.encoder(x).chunk(2, -1)
+        return self.decoder(mean + F.softplus(raw) * self.noise)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precode(Defense):
+    """Puts a variational bottleneck of `size` in front of the last linear layer, with `beta` as its weight in the loss.
+
+    The last linear layer must be given one row for each picture.
+    """
+
+    stronger: ClassVar[tuple[str, ...]] = ()
+
+    size: int = 256
+    beta: float = 1e-3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ConfigError(f"precode: size = {self.size} is no number of features, take 1 or more")
+        if not (self.beta >= 0 and math.isfinite(self.beta)):
+            raise ConfigError(f"precode: beta = {self.beta} is not a weight, take a number >= 0")
+
+    def check(self, model: nn.Module) -> None:
+        linear_layer("precode", model)
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """A copy; the last linear layer, by name `fc`, becomes `fc.bottleneck` and `fc.head`."""
+        model, name = copy.deepcopy(model), linear_layer("precode", model)
+        last = model.get_submodule(name)
+        assert isinstance(last, nn.Linear)
+        with weights_from(self.seed):
+            bottleneck = VariationalBottleneck(last.in_features, self.size).to(last.weight)
+        model.set_submodule(name, nn.Sequential(OrderedDict({BOTTLENECK: bottleneck, HEAD: last})))
+        return model
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        place = bottleneck_of(model)
+
+        def drawn(params: Params, batch: Batch) -> Update:
+            like = next(iter(params.values()))
+            noise = normal((batch.images.shape[0], self.size), rng, like)
+            # passed as a parameter, the noise gets a gradient too, which nobody sends
+            gradient = compute({**params, f"{place}.noise": noise}, batch)
+            return _added({name: gradient[name] for name in params}, divergence(model, params, batch, place), self.beta)
+
+        return drawn
+
+    def surrogate(self, seen: Update) -> MeanPath:
+        return MeanPath(self.beta)
+
+
+@dataclass(frozen=True)
+class MeanPath(Defense):
+    """PRECODE to one who knows it: the mean instead of the draw, and no match from the bottleneck on.
+
+    There the gradients are of the numbers drawn (Scheliga et al., 2022, arXiv:2208.04767); before it they are only
+    disturbed.
+    """
+
+    beta: float
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        place = bottleneck_of(model)
+        return lambda params, batch: _added(compute(params, batch), divergence(model, params, batch, place), self.beta)
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: u for name, u in update.items() if not {BOTTLENECK, HEAD} & set(name.split("."))}
+
+
+def bottleneck_of(model: nn.Module) -> str:
+    """Its name in a model that has one."""
+    return next(name for name, layer in model.named_modules() if isinstance(layer, VariationalBottleneck))
+
+
+def divergence(model: nn.Module, params: Params, batch: Batch, place: str) -> dict[str, Tensor]:
+    """The gradient of the mean divergence of what the encoder says from the standard normal, in bits."""
+
+    def bits(params: Params) -> Tensor:
+        with output_of(model.get_submodule(f"{place}.encoder")) as encoded:
+            functional_call(model, dict(params), (batch.images,))
+        mean, deviation = encoded[0].chunk(2, -1)
+        deviation = F.softplus(deviation)
+        each = 0.5 * (mean.square() + deviation.square() - 1) - deviation.log()
+        return each.flatten(1).sum(1).mean() / math.log(2)
+
+    return torch.func.grad(bits)(dict(params))
+
+
+def _added(gradient: Update, more: Update, weight: float) -> dict[str, Tensor]:
+    return {name: g + weight * more[name] for name, g in gradient.items()}

@@ -1,0 +1,88 @@
+"""QSGD (Alistarh et al., 2017; equations 6 and 7 of ROG, Yue et al., 2023): random rounding that is right on average.
+
+Differs from QSGD's text, which takes the length of the bucket for its range: the maximum is the default, as in ROG's
+code, since with the length and few levels nearly all numbers of a large tensor become zero; `norm = "l2"` is the text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.cells import (
+    Cells,
+    Norm,
+    bucketed,
+    check_quantizer,
+    levels_of,
+    range_of,
+    step_seen,
+    unbucketed,
+)
+from gradveil.errors import ConfigError
+from gradveil.seeds import uniform
+from gradveil.types import Update
+
+PAPER = Paper(
+    "QSGD: Communication-Efficient SGD via Gradient Quantization", "Alistarh et al.", 2017, "arXiv:1610.02132"
+)
+MOST_LEVELS = 2**15 - 1
+INSIDE: dict[Norm, float] = {"max": 0.8, "l2": 1.0}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Qsgd(Defense):
+    """Rounds every number up or down at random to one of 2 s + 1 values, s = `levels` or 2^(bits-1) - 1: mean kept.
+
+    The range is the `norm` of each `bucket` of that many numbers (0: of the tensor). `inside` belongs to the attacker
+    who knows: see `cells.Cells`. Unless given it is 0.8, or 1 where the range is the length: cells are then too wide
+    to tell more than what was sent does.
+    """
+
+    bits: int = 3
+    levels: int | None = None
+    norm: Norm = "max"
+    bucket: int = 0
+    inside: float | None = None
+
+    def __post_init__(self) -> None:
+        check_quantizer("qsgd", self.bits, self.norm)
+        if self.levels is not None and not 1 <= self.levels <= MOST_LEVELS:
+            raise ConfigError(f"qsgd: levels = {self.levels} is out of range, take 1 to {MOST_LEVELS}")
+        if self.levels is not None and self.bits != 3:
+            raise ConfigError("qsgd: levels and bits say the same thing, give one of them")
+        if self.bucket < 0:
+            raise ConfigError(f"qsgd: bucket = {self.bucket} is out of range, take a number >= 0 (0: the whole tensor)")
+        if self.inside is not None and not 0 <= self.inside <= 1:
+            raise ConfigError(f"qsgd: inside = {self.inside} is out of range, take 0 to 1")
+
+    @property
+    def highest(self) -> int:
+        return levels_of(self.bits) if self.levels is None else self.levels
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: self.quantized(u, uniform(u.shape, rng, u)) for name, u in update.items()}
+
+    def quantized(self, u: Tensor, chance: Tensor) -> Tensor:
+        buckets = bucketed(u, self.bucket)
+        step = range_of(buckets, self.norm) / self.highest
+        at = (buckets.abs() / step.clamp_min(torch.finfo(u.dtype).tiny)).clamp_max(self.highest)
+        level = at.floor() + (bucketed(chance, self.bucket) < at.frac())
+        return unbucketed(step * buckets.sign() * level + 0.0, u)  # -0.0 would tell the sign of what was rounded away
+
+    def surrogate(self, seen: Update) -> Defense:
+        """A whole step to either side, since it may have been rounded up or down; its mean, if that tells no more."""
+        inside = self.inside if self.inside is not None else INSIDE[self.norm]
+        if inside == 1:
+            return Defense()
+        steps = {name: self.steps_of(u) for name, u in seen.items()}
+        low = {name: u - steps[name] for name, u in seen.items()}
+        high = {name: u + steps[name] for name, u in seen.items()}
+        return Cells(seen=seen, low=low, high=high, inside=inside)
+
+    def steps_of(self, u: Tensor) -> Tensor:
+        buckets = bucketed(u, self.bucket)
+        return unbucketed(step_seen(buckets, self.highest, self.norm).expand_as(buckets), u)

@@ -1,0 +1,59 @@
+"""Uniform quantization (equations 6 and 7 of ROG, Yue et al., 2023; FedPAQ, Reisizadeh et al., 2020).
+
+Differs from ROG's text, which rounds nowhere in writing: a number goes to its nearest level. Range per tensor and the
+maximum for |g|_p as in ROG's code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, Tensor
+
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.cells import Cells, Norm, bucketed, check_quantizer, levels_of, range_of, step_seen
+from gradveil.errors import ConfigError
+from gradveil.types import Update
+
+PAPER = Paper("FedPAQ: A Communication-Efficient Federated Learning Method", "Reisizadeh et al.", 2020, "AISTATS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Uniform(Defense):
+    """Rounds every number to the nearest of 2 s + 1 values in +- `kappa` times its tensor's `norm`, s = 2^(bits-1) - 1.
+
+    Numbers beyond the range go to its end. `inside` belongs to the attacker who knows: see `cells.Cells`.
+    """
+
+    bits: int = 3
+    norm: Norm = "max"
+    kappa: float = 1.0
+    inside: float = 0.5
+
+    def __post_init__(self) -> None:
+        check_quantizer("uniform", self.bits, self.norm)
+        if not 0 < self.kappa <= 1:
+            raise ConfigError(f"uniform: kappa = {self.kappa} is out of range, take 0 < kappa <= 1")
+        if not 0 <= self.inside <= 1:
+            raise ConfigError(f"uniform: inside = {self.inside} is out of range, take 0 to 1")
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: self.quantized(u) for name, u in update.items()}
+
+    def quantized(self, u: Tensor) -> Tensor:
+        levels, numbers = levels_of(self.bits), bucketed(u, 0)
+        step = self.kappa * range_of(numbers, self.norm) / levels
+        level = (numbers / step.clamp_min(torch.finfo(u.dtype).tiny)).round().clamp(-levels, levels)
+        return (step * level + 0.0).view_as(u)  # -0.0 would tell the sign of what was rounded away
+
+    def surrogate(self, seen: Update) -> Cells:
+        """Half a step to either side, and no outer end where numbers beyond the range were moved to its end."""
+        low, high = {}, {}
+        for name, u in seen.items():
+            sent = bucketed(u, 0)
+            half = step_seen(sent, levels_of(self.bits), self.norm) / 2
+            end = (sent.abs() == sent.abs().amax(1, keepdim=True)) & (self.kappa < 1)
+            low[name] = (sent - torch.where(end & (sent < 0), torch.inf, half)).view_as(u)
+            high[name] = (sent + torch.where(end & (sent > 0), torch.inf, half)).view_as(u)
+        return Cells(seen=seen, low=low, high=high, inside=self.inside)
