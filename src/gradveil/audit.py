@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from gradveil import toml
 from gradveil.attacks.base import Attack
+from gradveil.client import in_client_mode
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError, NotApplicableError
@@ -80,6 +81,7 @@ def _described(scenario: Scenario) -> dict[str, Any]:
         **training,
         "labels": "known" if scenario.threat.knows_labels else "inferred",
         "training": "known" if scenario.threat.knows_training else "estimated",
+        "rounds": scenario.threat.rounds,
         "attacker": "malicious" if scenario.threat.may_plant else "curious",
     }
 
@@ -145,7 +147,12 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
             raise ConfigError(
                 f"attack.{label}: changes the model, which a curious attacker cannot, use --attacker malicious"
             )
+        if attack.needs_views and not any(defense.views() for defense in audit.defenses.values()):
+            raise ConfigError(f"attack.{label}: no defense here has a policy to know, add one (ats) or leave it out")
     for scenario in (audit.scenario, *audit.also):
+        model = in_client_mode(scenario.model, scenario.training)
+        for defense in audit.defenses.values():
+            defense.check(model)
         if not scenario.private.images.isfinite().all():
             raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
     first = audit.scenario.private.images[:1, :1].float().cpu()

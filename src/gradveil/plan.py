@@ -10,6 +10,7 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from gradveil.attacks.base import Attack
+from gradveil.attacks.history_average import REDRAWN
 from gradveil.client import parameters_of
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
@@ -68,6 +69,10 @@ class Cell:
     def repeats(self) -> bool:
         """Whether this adaptive attacker would run what the unaware one runs: its surrogate is no defense."""
         if self.attacker == "unaware" or self.method.reads_defense:
+            return False
+        if self.method.reads_views and self.defense.views():
+            return False
+        if self.scenario.threat.rounds > 1 and any(self.defense.acts_at(stage) for stage in REDRAWN):
             return False
         surrogate = self.defense.surrogate(parameters_of(self.scenario.model))
         return not any(surrogate.acts_at(stage) for stage in STAGES)
@@ -134,7 +139,10 @@ class Grid:
                 knowing = replace(scenario.threat, knows_defense=True)
                 adaptive = replace(unaware, attacker="adaptive", scenario=replace(scenario, threat=knowing))
                 none = unaware.undefended or not defense.has_adaptive_attacker
-                yield [unaware] if none else [unaware, adaptive]
+                if not self.attacks[attack].needs_views or unaware.undefended:
+                    yield [unaware] if none else [unaware, adaptive]
+                elif defense.views():
+                    yield [adaptive]
 
     def undefended(self, scenario: Scenario) -> Iterator[list[Cell]]:
         """The positive control."""
@@ -142,10 +150,10 @@ class Grid:
             yield [self.cell(scenario, self.none, Defense(), attack)]
 
     def controls(self, scenario: Scenario, kinds: tuple[Control, ...]) -> Iterator[list[Cell]]:
-        for attack, method in self.attacks.items():
+        for attack in self.attacks:
             for kind in kinds:
                 cell = self.cell(scenario, self.none, Defense(), attack)
-                changed = controlled(method, kind)
+                changed = controlled(cell.method, kind)
                 if changed is not None:
                     yield [replace(cell, method=changed, control=kind)]
 
@@ -155,7 +163,8 @@ class Grid:
         return next((label for label, defense in self.defenses.items() if type(defense) is Defense), UNDEFENDED)
 
     def cell(self, scenario: Scenario, label: str, defense: Defense, attack: str) -> Cell:
-        return Cell(scenario=scenario, label=label, defense=defense, attack=attack, method=self.attacks[attack],
+        method = self.attacks[attack].undefended() if type(defense) is Defense else self.attacks[attack]
+        return Cell(scenario=scenario, label=label, defense=defense, attack=attack, method=method,
                     seed=self.seed, compute=self.compute, compared=self.compare)  # fmt: skip
 
 

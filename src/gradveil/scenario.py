@@ -49,7 +49,7 @@ class ThreatModel:
     knows_training: bool = True  # local steps and rate; the rest of `LocalTraining` is the protocol's
     knows_defense: bool = False  # the adaptive attacker
     may_plant: bool = False  # the actively dishonest server
-    rounds: int = 1  # rounds of one client it may join up
+    rounds: int = 1  # of one client that it may join up: same model, same data, new random numbers
 
 
 @dataclass(frozen=True, kw_only=True)

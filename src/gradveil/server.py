@@ -60,15 +60,29 @@ class Truth:
 
 
 def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) -> tuple[Observation, Truth]:
-    """Play one round: plant, let every client compute and defend its update, and keep what the server sees."""
-    threat, training = scenario.threat, scenario.training
+    """Play the rounds: plant, let every client compute and defend its update, and keep what the server sees.
+
+    The same model goes out in every round and meets the same data; only the random numbers are new. What is returned
+    is the last round, with the others as its history.
+    """
+    threat = scenario.threat
     if attack.plants and not threat.may_plant:
         raise ThreatModelError(
             f"scenario {scenario.name}: the attack changes the model, but threat.may_plant is false, "
             "set threat.may_plant = true (--attacker malicious)"
         )
     sent = attack.plant(defense.model(scenario.model), scenario.public, seed.at("plant"))
-    model = in_client_mode(sent, training)
+    model = in_client_mode(sent, scenario.training)
+    earlier = [_round(sent, model, scenario, defense, seed.at("round", k))[0] for k in range(threat.rounds - 1)]
+    observation, truth = _round(sent, model, scenario, defense, seed)
+    return replace(observation, history=tuple(earlier)), truth
+
+
+def _round(
+    sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed
+) -> tuple[Observation, Truth]:
+    """What the server sees of one round of all clients."""
+    threat, training = scenario.threat, scenario.training
     rounds = [_client_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
     observation = Observation(

@@ -15,6 +15,7 @@ from gradveil.cli.bench import bench
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.report import report
 from gradveil.cli.reproduce import reproduce_cell
+from gradveil.cli.search import search
 from gradveil.cli.table import table
 from gradveil.cli.verify import verify
 from gradveil.errors import GradveilError
@@ -33,6 +34,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("audit")(audit)
+app.command("search")(search)
 app.command("report")(report)
 app.command("verify")(verify)
 app.command("reproduce-cell")(reproduce_cell)

@@ -38,7 +38,7 @@ def audit(
     allow_pickle: Annotated[
         bool, WHAT("Read the tensors of a pickled --weights file, in a process of its own.", "--allow-pickle")
     ] = False,
-    data: Annotated[str | None, WHAT("A name, a folder of class folders, or an .npz file (default photos).")] = None,
+    data: Annotated[str | None, WHAT("A name, a folder of class folders, .zip or .npz (default photos).")] = None,
     data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
     defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
     images: Annotated[int | None, WHAT("Clients to attack (default 8).")] = None,
@@ -93,7 +93,7 @@ def audit(
 
     gradveil audit audit.toml --out runs/again   [dim]the same command goes on where it stopped[/dim]
 
-    [dim]gradveil list attacks|defenses|metrics|models|data tells the names and their options.[/dim]
+    [dim]gradveil list attacks|defenses|metrics|models|data|transforms tells the names and their options.[/dim]
     """
     from gradveil.cli.options import check_claim, check_out, compute_of, config_of
     from gradveil.cli.run import Output, run_and_report

@@ -6,11 +6,13 @@ import inspect
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-KINDS = ("attacks", "defenses", "metrics", "models", "data")
+KINDS = ("attacks", "defenses", "metrics", "models", "data", "transforms")
+LIBRARY = "ats-code"
 FILLED_IN = {  # by the audit itself, so nobody need give them
     "metrics": ("gallery", "weights", "resize"),
     "models": ("classes", "shape", "seed", "mean", "std"),
@@ -20,19 +22,30 @@ FILLED_IN = {  # by the audit itself, so nobody need give them
 def catalogue(
     kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Which table.", show_default=False)],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, paper, summary and options.")] = False,
+    library: Annotated[str, typer.Option(help="Of which library the transforms, a name or a .toml file.")] = LIBRARY,
+    pictures: Annotated[
+        Path | None, typer.Option(help="Also show every transform, on one .png.", metavar="FILE.png")
+    ] = None,
 ) -> None:
-    """List attacks, defenses, metrics, models or data sets, with their options.
+    """List attacks, defenses, metrics, models, data sets or transforms, with their options.
 
     [bold]Examples[/bold]
 
     gradveil list attacks
 
     gradveil list defenses --json
+
+    gradveil list transforms --library ats-paper --pictures transforms.png
     """
-    from gradveil.errors import unknown
+    from gradveil.errors import ConfigError, unknown
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, "list")
+    if kind == "transforms":
+        list_transforms(library, as_json, pictures)
+        return
+    if pictures is not None or library != LIBRARY:
+        raise ConfigError(f"list {kind}: --library and --pictures are for transforms, leave them out")
     found = rows(kind)
     if as_json:
         typer.echo(json.dumps(found, indent=2))
@@ -43,6 +56,14 @@ def catalogue(
         for title, text in (("options", options), ("paper", row["paper"])):
             if text:
                 typer.echo(f"    {title}: {text}")
+
+
+def list_transforms(library: str, as_json: bool, pictures: Path | None) -> None:
+    from gradveil.cli.transforms import transform_lines, transform_rows, write_pictures
+
+    if pictures is not None:
+        write_pictures(library, pictures)
+    typer.echo(json.dumps(transform_rows(library), indent=2) if as_json else "\n".join(transform_lines(library)))
 
 
 def rows(kind: str) -> list[dict[str, Any]]:

@@ -24,7 +24,7 @@ from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric
 from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.scenario import LocalTraining, Loss, Scenario, ThreatModel
 from gradveil.split import Split, split
 from gradveil.types import Batch
 
@@ -33,6 +33,7 @@ def build(config: AuditConfig) -> Audit:
     """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
     config = resolve(config)
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
+    config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = max(config.scenario.batch_size, *map(int, config.also.get("batch_size", (1,))))
     parts = split(dataset, config.scenario.images, largest)
     scenario = scenario_of(config.scenario, dataset, parts)
@@ -77,11 +78,12 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
             momentum=config.momentum,
             weight_decay=config.weight_decay,
             batchnorm=config.batchnorm,
-            loss=config.loss,
+            loss=loss_for(config, dataset),
         ),
         threat=ThreatModel(
             knows_labels=config.labels == "known",
             knows_training=config.training == "known",
+            rounds=config.rounds,
             may_plant=config.attacker == "malicious",
         ),
     )
@@ -91,6 +93,18 @@ def _grouped(victims: Tensor, config: ScenarioConfig) -> Tensor:
     """The first victims, in groups of this scenario's size: the same pictures whatever else is varied."""
     group = (config.images, config.batch_size)
     return victims.flatten(0, 1)[: config.images * config.batch_size].unflatten(0, group)
+
+
+def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
+    """What was asked for, or what the data calls for."""
+    if config.loss == "auto":
+        return dataset.loss
+    if config.loss == "cross-entropy" and dataset.loss == "binary-cross-entropy":
+        raise ConfigError(
+            f"scenario.loss: {dataset.name} has several labels per picture, which cross-entropy cannot learn; "
+            "take binary-cross-entropy, or leave it out"
+        )
+    return config.loss
 
 
 def name_of(config: ScenarioConfig) -> str:

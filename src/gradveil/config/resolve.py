@@ -39,9 +39,26 @@ def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
     return replace(
         config,
         scenario=_check_scenario(config.scenario, where),
-        defense={k: replace(c, options=complete(DEFENSES[c.name], c.options)) for k, c in defenses.items()},
+        defense={k: replace(c, options=_held(c.name, c.options)) for k, c in defenses.items()},
         attack={k: replace(c, options=complete(ATTACKS[c.name], c.options)) for k, c in attacks.items()},
     )
+
+
+def _held(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Every option; where one named a file, what the defense read there, so that a run does not need the file again."""
+    full = complete(DEFENSES[name], options)
+    built = DEFENSES[name](**full)
+    full |= {key: getattr(built, key) for key in built.reads if key in full}
+    if name == "stack":
+        full["of"] = tuple(_held_row(row) for row in full["of"])
+    return full
+
+
+def _held_row(row: Any) -> Any:
+    if not isinstance(row, Mapping):
+        return row
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items() if key != "name"}
+    return {"name": row["name"], **_held(row["name"], options)}
 
 
 def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
@@ -90,10 +107,12 @@ def _loader(spec: str, where: str) -> tuple[Callable[..., Any], tuple[str, ...]]
         return DATASETS[spec], ()
     if Path(spec).is_dir():
         return DATASETS["image-folder"], ("root",)
+    if Path(spec).suffix == ".zip":
+        return DATASETS["image-zip"], ("root",)
     if Path(spec).suffix == ".npz":
         return DATASETS["npz"], ("path",)
     if len(Path(spec).parts) > 1 or Path(spec).exists():
-        raise ConfigError(f"{where}: {spec}: no such folder or .npz file")
+        raise ConfigError(f"{where}: {spec}: no such folder, .zip or .npz file")
     raise unknown("data", spec, DATASETS, where)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gradveil.scenario import BatchNorm, Loss
+from gradveil.scenario import BatchNorm
 
 Budget = Literal["quick", "standard", "thorough"]
 Scalar = bool | int | float | str
@@ -19,7 +19,7 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
-          "weight_decay", "batchnorm", "labels", "training")  # fmt: skip
+          "weight_decay", "batchnorm", "labels", "training", "rounds")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,9 +47,10 @@ class ScenarioConfig:
     momentum: float = number(0.0, low=0.0, high=1.0)
     weight_decay: float = number(0.0, low=0.0)
     batchnorm: BatchNorm = "eval"
-    loss: Loss = "cross-entropy"
+    loss: Literal["auto", "cross-entropy", "binary-cross-entropy"] = "auto"  # auto: what the data calls for
     labels: Literal["known", "inferred"] = "known"
     training: Literal["known", "estimated"] = "known"  # whether the attacker knows local steps and rate
+    rounds: int = number(1, low=1, high=1000)  # of every client that the attacker joins up
     attacker: Literal["eavesdropper", "curious", "malicious"] = "curious"
 
 

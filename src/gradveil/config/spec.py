@@ -11,6 +11,8 @@ from gradveil.config.check import shown
 from gradveil.config.schema import Choice
 from gradveil.errors import ConfigError
 
+FIRST = {"ats": "policy"}  # the option, a text, whose key may be left out: ats:3-1-7
+LONGEST_LABEL = 64
 LONGEST = 1000  # letters of a value: TOML's reader takes its time with long ones
 
 
@@ -69,12 +71,20 @@ def parse_choice(text: str, where: str) -> Choice:
 
     >>> parse_choice("prune:ratio=0.9", "--defense")
     Choice(name='prune', options={'ratio': 0.9})
+    >>> parse_choice("ats:3", "--defense")
+    Choice(name='ats', options={'policy': '3'})
     """
     name, colon, options = text.partition(":")
     if not name.strip() or (colon and not options.strip()):
         raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {shown(text)}")
-    pairs = split_outside(options, ",") if colon else []
-    return Choice(name=name.strip(), options=parse_pairs(pairs, where))
+    name, pairs = name.strip(), split_outside(options, ",") if colon else []
+    first = FIRST.get(name)
+    if first and pairs and "=" not in pairs[0]:
+        pairs[0] = f"{first}={pairs[0]}"
+    parsed = parse_pairs(pairs, where)
+    if first in parsed and not isinstance(parsed[first], str):  # 3 is a number of TOML's and a policy of ours
+        parsed[first] = parse_pairs(pairs, where, texts=True)[first]
+    return Choice(name=name, options=parsed)
 
 
 def parse_choices(texts: Sequence[str], where: str) -> dict[str, Choice]:
@@ -96,5 +106,7 @@ def label_of(choice: Choice) -> str:
     >>> label_of(Choice(name="gaussian", options={"scale": 0.01}))
     'gaussian-0.01'
     """
-    text = "-".join([choice.name, *map(str, choice.options.values())])
-    return "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._+-") else "-" for letter in text)
+    text = "-".join(map(str, choice.options.values()))
+    fit = "".join(letter if letter.isascii() and (letter.isalnum() or letter in "._+-") else "-" for letter in text)
+    room = LONGEST_LABEL - len(choice.name) - 1
+    return f"{choice.name}-{fit[-room:]}" if fit and room > 0 else choice.name  # of a path, its end

@@ -1,0 +1,93 @@
+"""The models that the studies of this folder score with and attack.
+
+    PYTHONPATH=src python3 papers/ats/models.py --root DATA --out DIR --device cuda semi:resnet20-4 plain:convnet32 ...
+
+semi: a tenth of the training set, 50 epochs, as the search of ATS has it; stages: all of it with crops and flips, kept
+after 25, 50, 75 and 100 % of the epochs; plain: without any augmentation; policies: crops, flips and 100 random
+policies, one drawn for each picture; hybrid: crops, flips and the published hybrid. SGD as in the code of ATS, in bf16.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from correlation import drawn
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from gradveil.data import Dataset, load
+from gradveil.fit import accuracy, fit
+from gradveil.models import MODELS
+from gradveil.policies import Policy
+from gradveil.types import Batch
+
+HYBRID = "3-1-7+43-18-18"
+WHOLE = 12_000_000  # bytes of a file; larger models are written in two
+
+
+def main() -> None:
+    args = arguments()
+    train_set, test_set = (load(args.data, root=args.root, split=split) for split in ("train", "test"))
+    args.out.mkdir(parents=True, exist_ok=True)
+    for choice in args.models:
+        kind, _, name = choice.partition(":")
+        model = MODELS[name](
+            classes=train_set.targets.shape[1], shape=train_set.shape, mean=train_set.mean, std=train_set.std
+        )
+        begin = time.perf_counter()
+        trained(kind, name, model, train_set, args)
+        save(model, args.out / f"{kind}-{name}")
+        told = {"model": choice, "seconds": round(time.perf_counter() - begin, 1), "epochs": epochs_of(kind, args)}
+        print(json.dumps(told | {"accuracy": accuracy(model, Batch(test_set.images, test_set.targets))}), flush=True)
+
+
+def epochs_of(kind: str, args: argparse.Namespace) -> int:
+    return 50 if kind == "semi" else args.epochs
+
+
+def trained(kind: str, name: str, model: nn.Module, data: Dataset, args: argparse.Namespace) -> None:
+    step = 10 if kind == "semi" else 1
+    options: dict[str, Any] = {"epochs": epochs_of(kind, args), "device": args.device, "augment": kind != "plain"}
+    if kind == "policies":
+        alternatives = tuple(policy.alternatives[0] for policy in drawn(100))
+        options["policy"] = Policy(drawn(1)[0].library, alternatives)
+    if kind == "hybrid":
+        options["policy"] = Policy.parse(HYBRID)
+
+    def keep(epoch: int, loss: Tensor) -> None:
+        share = 100 * epoch // options["epochs"]
+        if kind == "stages" and share in (25, 50, 75) and 100 * epoch % options["epochs"] == 0:
+            save(model, args.out / f"stage-{share}-{name}")
+
+    some = Batch(data.images[::step], data.targets[::step])
+    fit(model, some, bf16=args.device != "cpu", on_epoch=keep, **options)
+
+
+def save(model: nn.Module, path: Path) -> None:
+    state = {name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()}
+    if sum(x.nbytes for x in state.values()) < WHOLE:
+        save_file(state, f"{path}.safetensors")
+        return
+    names = sorted(state)
+    for part, some in (("a", names[::2]), ("b", names[1::2])):
+        save_file({name: state[name] for name in some}, f"{path}.{part}.safetensors")
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", required=True)
+    parser.add_argument("--data", default="cifar100")
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("models", nargs="+", metavar="KIND:MODEL")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

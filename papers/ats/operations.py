@@ -1,0 +1,103 @@
+"""ATS, figure 15: the privacy and accuracy score of each of the 50 operations, and of the published policies.
+
+    PYTHONPATH=src:papers/ats python3 papers/ats/operations.py --root DATA --weights semi.safetensors --out OUT.json \\
+        --images 100 --device cuda --precision tf32
+
+Beside them what the reproduction published ([Re] ATS, 2022): its best seven and its worst kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+from victims import bench_of, model_of
+
+from gradveil.data import load
+from gradveil.interval import mean_interval
+from gradveil.policies import Policy
+from gradveil.policies.accuracy import accuracy_rounds, jacobian_scores
+from gradveil.policies.library import LIBRARIES
+from gradveil.policies.privacy import PRIVACY_SCORES, areas
+from gradveil.policies.similarity import Similarity
+from gradveil.scenario import LocalTraining
+from gradveil.seeds import Seed, uniform
+
+PUBLISHED = {3: 0.262, 15: 0.294, 1: 0.302, 26: 0.309, 12: 0.312, 43: 0.314, 25: 0.315}  # S_pri, ats-code, 100 pictures
+EQUALIZE = 0.415  # the mean of its nine entries, the worst kind
+POLICIES = {"3-1-7": 0.232, "43-18-18": 0.315, "21-13-3": 0.230}
+
+
+def main() -> None:
+    args = arguments()
+    data = load("cifar100", root=args.root, split="test")
+    bench = bench_of(args, data, args.weights)
+    fresh = model_of(args.model, data, None, args.device)
+    texts = [*map(str, range(50)), *POLICIES]
+    begin = time.perf_counter()
+    found = {text: scored(Policy.parse(text), args, bench, fresh) for text in texts}
+    told = {"seconds": time.perf_counter() - begin, "images": args.images, "scores": found, "library": names()}
+    told["with the reproduction"] = compared(found)
+    args.out.write_text(json.dumps(told, indent=1) + "\n")
+    print(json.dumps({key: value for key, value in told.items() if key not in ("scores", "library")}, indent=1))
+
+
+def names() -> list[str]:
+    return [f"{entry.operation}{entry.magnitude}" for entry in LIBRARIES["ats-code"].entries]
+
+
+def scored(policy: Policy, args: argparse.Namespace, bench: Any, fresh: Any) -> dict[str, Any]:
+    """Both scores, with the same pictures, starts and signs for every policy."""
+    held_out = slice(200, 200 + 5 * args.images, 5)  # the pictures of the authors' code
+    pictures, labels = bench.images[held_out], bench.labels[held_out]
+    starts = uniform(pictures.shape, Seed(2).at("starts").rng(), pictures)
+    draw = policy.draw(args.images, Seed(2).at("draw").rng())
+    similarity = Similarity(bench.model, LocalTraining(), bench.compute)
+    told: dict[str, Any] = {}
+    for kind, score in PRIVACY_SCORES.items():
+        for against in ("unaware", "adaptive"):
+            each = areas(score, similarity, policy, pictures, labels, starts, draw, against)
+            between = mean_interval(each.tolist())
+            told[f"{kind}/{against}"] = [each.mean().item(), between.low, between.high] if between else None
+    rounds = accuracy_rounds(bench.labels.cpu(), 10, 100, Seed(3), True)
+    rates = []
+    for which in rounds:
+        some = bench.images[which.to(bench.images.device)]
+        fed = policy.apply(some, policy.draw(len(some), Seed(2).at("accuracy").rng()))
+        rates.append(jacobian_scores(fresh, fed[None]).item())
+    return told | {"accuracy": sum(rates) / len(rates)}
+
+
+def compared(found: dict[str, Any]) -> dict[str, Any]:
+    """Rank correlation over what was published: the seven best, and equalize."""
+    score = {int(text): one["ats-code/unaware"][0] for text, one in found.items() if "-" not in text}
+    theirs = [*PUBLISHED.values(), EQUALIZE]
+    equalize = [i for i, name in enumerate(names()) if name.startswith("equalize")]
+    ours = [*(score[i] for i in PUBLISHED), sum(score[i] for i in equalize) / len(equalize)]
+    order = sorted(score, key=lambda i: score[i])
+    return {
+        "spearman of the eight": float(stats.spearmanr(ours, theirs).statistic),
+        "best here": order[:10],
+        "worst here": order[-10:],
+        "published among our ten best": sorted(set(PUBLISHED) & set(order[:10])),
+    }
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--root", required=True, help="folder with CIFAR-100")
+    parser.add_argument("--model", default="resnet20-4")
+    parser.add_argument("--weights", required=True, type=Path, help="the half-trained model")
+    parser.add_argument("--out", required=True, type=Path)
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""The pictures and models that the studies of this folder attack, and an attack that tells more than it reports."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.attacks.inversion.descent import Descent, Stepper, best_of
+from gradveil.attacks.inversion.engine import Inversion, Outcome
+from gradveil.compute import Compute
+from gradveil.data import Dataset
+from gradveil.defenses.base import Defense
+from gradveil.interval import mean_interval
+from gradveil.metrics import METRICS
+from gradveil.metrics.align import align
+from gradveil.models import MODELS, load_weights
+from gradveil.scenario import Scenario, ThreatModel
+from gradveil.seeds import Seed
+from gradveil.server import Observation, Truth, observe
+from gradveil.types import Batch, Latent
+
+GALLERY = slice(5000, 6000)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bench:
+    """A model and the pictures that are attacked with it."""
+
+    model: nn.Module
+    images: Tensor
+    labels: Tensor
+    compute: Compute
+
+    def clients(self, count: int, batch: int = 1, first: int = 0) -> Batch:
+        """`count` clients with `batch` pictures each."""
+        wanted = slice(first, first + count * batch)
+        images, labels = self.images[wanted], self.labels[wanted]
+        return Batch(images.unflatten(0, (count, batch)), labels.unflatten(0, (count, batch)))
+
+    def gallery(self, defense: Defense) -> dict[str, Tensor]:
+        """A thousand other pictures, as they are and as they would be fed."""
+        others = Batch(self.images[GALLERY], self.labels[GALLERY])
+        fed = defense.batch(others, Seed(5).rng())
+        return {"private": others.images.float().cpu(), "fed": fed.images.float().cpu()}
+
+    def observed(
+        self, defense: Defense, count: int, *, aware: bool = False, batch: int = 1, first: int = 0, seed: int = 0
+    ) -> tuple[Observation, Truth]:
+        private = self.clients(count, batch, first)
+        names = tuple(f"c{first + i:04d}" for i in range(count))
+        threat = ThreatModel(knows_defense=aware)
+        scenario = Scenario(name="ats", model=self.model, private=private, names=names, threat=threat)
+        return observe(scenario, defense, Honest(), Seed(seed))
+
+
+class Honest:
+    """A server that sends the model as it is."""
+
+    plants = False
+
+    def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
+        return model
+
+
+def joined(rounds: Sequence[Observation], names: Sequence[str]) -> Observation:
+    """Rounds of the same model as one with all of their clients, told apart by the names of the rounds."""
+    first = rounds[0]
+    labels = [one.labels for one in rounds if one.labels is not None]
+    return replace(
+        first,
+        update={key: torch.cat([one.update[key] for one in rounds]) for key in first.update},
+        names=tuple(f"{name}/{client}" for name, one in zip(names, rounds, strict=True) for client in one.names),
+        labels=torch.cat(labels),
+    )
+
+
+class Telling(Inversion):
+    """An inversion that reports two pictures for each of a client: before the transformation, and as it was fed."""
+
+    @classmethod
+    def of(cls, attack: Inversion) -> Telling:
+        return cls(**{f.name: getattr(attack, f.name) for f in fields(attack) if f.init})
+
+    def attack(self, descent: Descent, start: Latent, stepper: Stepper) -> Outcome:
+        end = descent.run(start, stepper)
+        space, best = descent.objective.space, best_of(end)
+        with torch.no_grad():
+            both = torch.cat([space.reveal(best), space.decode(best)], 1)
+        total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
+        return Outcome(both, total, match, torch.zeros_like(end["done"]), end["broke"])
+
+
+def attacked(attack: Inversion, seen: Observation, truth: Truth, bench: Bench, defense: Defense) -> dict[str, Any]:
+    """Both pictures against what they should be; `fed` is what the papers measure, `private` what leaks.
+
+    `identified` counts those that are nearest to their original among 1,000 others, transformed too for `fed`.
+    """
+    begin = time.perf_counter()
+    got = Telling.of(attack).reconstruct(seen, Seed(1), bench.compute)
+    seconds = time.perf_counter() - begin
+    private, fed = got.images.float().cpu().clamp(0, 1).chunk(2, 1)
+    score = METRICS["psnr"]().score
+    told = {"seconds": round(seconds, 1), "backend": got.backend, "failed": int((~got.loss.isfinite()).sum())}
+    others = bench.gallery(defense)
+    for kind, pictures, true in (("private", private, truth.private), ("fed", fed, truth.fed)):
+        original = true.images.float().cpu()
+        aligned = align(pictures, original).images
+        told[f"psnr_{kind}"] = about(score(aligned, original).flatten())
+        told[f"identified_{kind}"] = int(METRICS["retrieval"](gallery=others[kind]).score(aligned, original).sum())
+    return told | {"notes": got.notes}
+
+
+def about(values: Tensor) -> dict[str, Any]:
+    between = mean_interval(values.tolist())
+    return {
+        "mean": round(values.mean().item(), 3),
+        "sd": round(values.std().item(), 3),
+        "low": round(between.low, 3) if between else None,
+        "high": round(between.high, 3) if between else None,
+        "best": round(values.max().item(), 2),
+        "each": [round(x, 2) for x in values.tolist()],
+    }
+
+
+def model_of(name: str, data: Dataset, weights: Path | None, device: str) -> nn.Module:
+    model = MODELS[name](classes=data.targets.shape[1], shape=data.shape, mean=data.mean, std=data.std)
+    if weights is not None:
+        load_weights(model, weights)
+    return model.to(device).eval()
+
+
+def bench_of(args: argparse.Namespace, data: Dataset, weights: Path | None) -> Bench:
+    compute = Compute(device=args.device, precision=args.precision)
+    images, labels = data.images.to(args.device), data.targets.to(args.device)
+    return Bench(model=model_of(args.model, data, weights, args.device), images=images, labels=labels, compute=compute)
+
+
+def tell(line: dict[str, Any], out: Path | None) -> None:
+    """One line on the screen without the long lists, and all of it in the file."""
+    short = {k: {n: v for n, v in x.items() if n != "each"} if isinstance(x, dict) else x for k, x in line.items()}
+    print(json.dumps(short), flush=True)
+    if out is not None:
+        with out.open("a") as file:
+            file.write(json.dumps(line) + "\n")

@@ -1,0 +1,164 @@
+"""Plots as SVG text: points and lines with their intervals. Nothing to install, nothing to load.
+
+Colors follow the page where there is one (`var(--ink)` ...) and have values of their own for a file by itself.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Literal
+
+PALETTE = ("#1b7fb5", "#c2571a", "#5b8c3e", "#a3262a", "#7a5ea8", "#8a6d1d")
+INK, SOFT, LINE = "var(--ink, #1d2329)", "var(--soft, #566069)", "var(--line, #dfddd7)"
+LEFT, RIGHT, TOP, BOTTOM = 64, 20, 34, 52
+LABELED = 7  # ticks at most
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Points (x, y), drawn as dots or joined; `between` are the low and high ends of y where there is doubt."""
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    kind: Literal["dots", "line"] = "dots"
+    between: Sequence[tuple[float, float]] = ()
+    titles: Sequence[str] = ()  # what a dot says when pointed at
+
+
+@dataclass(frozen=True, kw_only=True)
+class Chart:
+    """One pair of axes with everything drawn on it."""
+
+    title: str
+    x: str
+    y: str
+    series: Sequence[Series]
+    width: int = 640
+    height: int = 380
+    horizontals: Sequence[float] = ()  # dashed lines across
+
+    def svg(self) -> str:
+        finite = [p for s in self.series for p in s.points if all(map(math.isfinite, p))]
+        if not finite:
+            return document(self.width, self.height, [text(LEFT, TOP, f"{self.title}: no numbers to draw")])
+        ends = [v for s in self.series for pair in s.between for v in pair if math.isfinite(v)]
+        frame = Frame(
+            across=span([p[0] for p in finite]),
+            up=span([p[1] for p in finite] + ends + list(self.horizontals)),
+            width=self.width,
+            height=self.height,
+        )
+        body = [*frame.drawn(self.title, self.x, self.y), *map(frame.horizontal, self.horizontals)]
+        for number, series in enumerate(self.series):
+            body += frame.series(series, PALETTE[number % len(PALETTE)])
+        return document(self.width, self.height, body + frame.legend([s.name for s in self.series]))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Frame:
+    """From numbers to places."""
+
+    across: tuple[float, float]
+    up: tuple[float, float]
+    width: int
+    height: int
+    bottom: int = BOTTOM
+
+    def place(self, x: float, y: float) -> tuple[float, float]:
+        share = (x - self.across[0]) / (self.across[1] - self.across[0])
+        rise = (y - self.up[0]) / (self.up[1] - self.up[0])
+        right, low = self.width - RIGHT, self.height - self.bottom
+        return round(LEFT + share * (right - LEFT), 1), round(low - rise * (low - TOP), 1)
+
+    def drawn(self, title: str, x: str, y: str) -> Iterator[str]:
+        yield from self.ruled(title, y)
+        yield text((LEFT + self.width) / 2, self.height - 10, x, anchor="middle", fill=SOFT)
+        for value in ticks(*self.across):
+            at, _ = self.place(value, self.up[0])
+            yield text(at, self.height - self.bottom + 18, f"{value:g}", anchor="middle", fill=SOFT)
+
+    def ruled(self, title: str, y: str) -> Iterator[str]:
+        """All but the horizontal axis."""
+        yield text(LEFT, 18, title, weight=600)
+        middle = (TOP + self.height - self.bottom) / 2
+        yield text(16, middle, y, anchor="middle", fill=SOFT, turn=f"rotate(-90 16 {middle:g})")
+        for value in ticks(*self.up):
+            _, height = self.place(self.across[0], value)
+            yield f'<path d="M{LEFT} {height}H{self.width - RIGHT}" stroke="{LINE}"/>'
+            yield text(LEFT - 8, height + 4, f"{value:g}", anchor="end", fill=SOFT)
+
+    def horizontal(self, value: float) -> str:
+        _, height = self.place(self.across[0], value)
+        return f'<path d="M{LEFT} {height}H{self.width - RIGHT}" stroke="{SOFT}" stroke-dasharray="5 4"/>'
+
+    def series(self, series: Series, color: str) -> Iterator[str]:
+        for (x, _), (low, high) in zip(series.points, series.between, strict=False):
+            if math.isfinite(low) and math.isfinite(high):
+                (place, bottom), (_, top) = self.place(x, low), self.place(x, high)
+                yield f'<path d="M{place} {bottom}V{top}" stroke="{color}" stroke-opacity=".5"/>'
+        places = [self.place(*point) for point in series.points if all(map(math.isfinite, point))]
+        if series.kind == "line":
+            path = " ".join(f"{x},{y}" for x, y in places)
+            yield f'<polyline points="{path}" fill="none" stroke="{color}" stroke-width="2"/>'
+            return
+        titles = series.titles or [""] * len(places)
+        for (x, y), title in zip(places, titles, strict=False):
+            said = f"<title>{escape(title)}</title>" if title else ""
+            yield f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}" fill-opacity=".7">{said}</circle>'
+
+    def legend(self, names: Sequence[str]) -> list[str]:
+        if len(names) < 2:
+            return []
+        drawn, x = [], float(self.width - RIGHT)
+        for number in reversed(range(len(names))):
+            x -= 7.0 * len(names[number]) + 24
+            drawn.append(
+                f'<rect x="{x:g}" y="10" width="10" height="10" rx="2" fill="{PALETTE[number % len(PALETTE)]}"/>'
+            )
+            drawn.append(text(x + 14, 19, names[number], fill=SOFT))
+        return drawn
+
+
+def span(values: Sequence[float]) -> tuple[float, float]:
+    """The ends of an axis, a little beyond the numbers.
+
+    >>> span([1.0, 1.0])
+    (0.5, 1.5)
+    """
+    low, high = min(values), max(values)
+    room = 0.05 * (high - low) or 0.5
+    return low - room, high + room
+
+
+def ticks(low: float, high: float) -> Iterator[float]:
+    """Round numbers between two ends.
+
+    >>> list(ticks(0.18, 0.64))
+    [0.2, 0.3, 0.4, 0.5, 0.6]
+    """
+    unit = 10.0 ** math.floor(math.log10((high - low) / LABELED))
+    step = next(unit * k for k in (1, 2, 5, 10) if (high - low) / (unit * k) <= LABELED)
+    for number in range(math.ceil(low / step), math.floor(high / step) + 1):
+        yield round(number * step, 10)
+
+
+def text(
+    x: float, y: float, words: str, *, anchor: str = "start", fill: str = INK, weight: int = 400, turn: str = ""
+) -> str:
+    turned = f' transform="{turn}"' if turn else ""
+    return (
+        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" fill="{fill}" font-weight="{weight}"{turned}>'
+        f"{escape(words)}</text>"
+    )
+
+
+def document(width: int, height: int, body: Sequence[str]) -> str:
+    style = "font:12px system-ui,sans-serif;background:var(--card,#fff)"
+    lines = "\n".join(body)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" style="{style}">\n'
+        f"{lines}\n</svg>\n"
+    )

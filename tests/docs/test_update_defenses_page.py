@@ -1,0 +1,44 @@
+"""docs/methods/update-defenses.md: its code runs, and its table of bytes is what is measured."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import torch
+from blocks import ROOT, blocks, execute
+
+from gradveil.config.check import options_of
+from gradveil.defenses import DEFENSES
+from gradveil.seeds import Seed
+from gradveil.wire import encoded_size
+
+PAGE = ROOT / "docs/methods/update-defenses.md"
+TEXT = PAGE.read_text()
+
+
+def test_the_code_runs() -> None:
+    session: dict[str, Any] = {"__name__": "reader"}
+    for block in blocks(PAGE):
+        execute(block, PAGE, session)
+
+
+@pytest.mark.parametrize("name", ["gaussian", "laplacian", "prune", "topk", "sign", "uniform", "qsgd"])
+def test_every_defense_has_a_section_and_its_options_are_named(name: str) -> None:
+    assert re.search(rf"^## .*\b{name}\b", TEXT, re.MULTILINE)
+    assert all(f"`{option}" in TEXT for option in options_of(DEFENSES[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("none", {}), ("prune", {"ratio": 0.5}), ("topk", {}), ("sign", {}), ("uniform", {}), ("qsgd", {})],
+)
+def test_the_bytes(name: str, options: dict) -> None:
+    rng = torch.Generator().manual_seed(0)
+    large = torch.randn(300, 200, generator=rng) * torch.rand(300, 1, generator=rng) ** 3
+    update = {"a": large, "b": torch.randn(10, generator=rng), "s": torch.tensor(2.0), "e": torch.zeros(0, 3)}
+    size = encoded_size(DEFENSES[name](**options).update(update, Seed(0).rng()))
+    row = re.search(rf"^\| `{name}`.* \| ([\d,]+) \|$", TEXT, re.MULTILINE)
+    assert row is not None
+    assert int(row[1].replace(",", "")) == pytest.approx(size, rel=0.01)
