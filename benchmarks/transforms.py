@@ -11,6 +11,9 @@ a GPU they are those of the clock, waiting for the device included. The results 
 In a fresh process glibc may hand freed memory back to the system and fetch it again page by page, at every operation;
 whether it does differs from run to run. It costs the batched form, whose blocks are of megabytes, and not PIL. The
 page faults of the batched form are counted, and `--keep-memory` avoids them: give the numbers of both.
+
+On a GPU a single operation on 256 small pictures is a matter of launches. `--captured` replays it from a CUDA graph, as
+an attack that knows the policy runs it; `together` is the time of all 50 at once as one policy of 50 alternatives.
 """
 
 from __future__ import annotations
@@ -33,7 +36,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from gradveil.policies.draw import Draw
 from gradveil.policies.library import LIBRARIES, Entry
+from gradveil.policies.policy import Policy
 from gradveil.seeds import Seed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "policies"))
@@ -48,7 +53,7 @@ def main() -> None:
     if args.keep_memory:
         keep_memory()
     arrays = torch.randint(0, 256, (args.images, SIZE, SIZE, 3), generator=Seed(0).rng(), dtype=torch.uint8).numpy()
-    rows = [timed(entry, arrays, args.device, args.repeats) for entry in LIBRARIES["ats-code"].entries]
+    rows = [timed(entry, arrays, args) for entry in LIBRARIES["ats-code"].entries]
     ours, theirs = sum(row["batched_ms"] for row in rows), sum(row["pil_ms"] for row in rows)
     result = {
         "what": f"all 50 entries of ats-code over {args.images} pictures of {SIZE} x {SIZE}, batched against PIL",
@@ -60,6 +65,9 @@ def main() -> None:
         "pil_ms": theirs,
         "batched_ms": ours,
         "ratio": theirs / ours,
+        "captured": args.captured,
+        "together_ms": (at_once := together(arrays, args)),
+        "together_ratio": theirs / at_once,
         "keep_memory": args.keep_memory,
         "page_faults": sum(row["page_faults"] for row in rows),
         "largest_difference": max(row["largest_difference"] for row in rows),
@@ -76,6 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--keep-memory", action="store_true", help="spare the batched form page faults, see above")
+    parser.add_argument("--captured", action="store_true", help="replay from a CUDA graph, see above")
     parser.add_argument("--out", type=Path, help="write the result to this file, as JSON")
     return parser.parse_args()
 
@@ -85,12 +94,43 @@ def keep_memory() -> None:
     torch.empty(30 << 20, dtype=torch.uint8)
 
 
-def timed(entry: Entry, arrays: np.ndarray, device: str, repeats: int) -> dict[str, Any]:
+def tensors(arrays: np.ndarray, device: str) -> Tensor:
+    return torch.from_numpy(arrays).permute(0, 3, 1, 2).float().contiguous().div(255).to(device)
+
+
+def together(arrays: np.ndarray, args: argparse.Namespace) -> float:
+    """Milliseconds of all entries for all pictures in one call."""
+    count = len(LIBRARIES["ats-code"].entries)
+    policy = Policy(LIBRARIES["ats-code"], tuple((place,) for place in range(count)))
+    images = tensors(arrays, args.device).repeat(count, 1, 1, 1)
+    signs = policy.draw(len(images), Seed(0).rng()).signs
+    draw = Draw(torch.arange(count).repeat_interleave(len(arrays)), signs)
+    clock = waiting if args.device == "cuda" else time.process_time
+    return 1e3 * min(seconds(lambda: policy.apply(images, draw), clock)[0] for _ in range(args.repeats + 1))
+
+
+def captured(work: Callable[[], Tensor]) -> Callable[[], Tensor]:
+    """The same work, replayed from a CUDA graph."""
+    side = torch.cuda.Stream()
+    with torch.cuda.stream(side):
+        work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        result = work()
+
+    def replay() -> Tensor:
+        graph.replay()
+        return result
+
+    return replay
+
+
+def timed(entry: Entry, arrays: np.ndarray, args: argparse.Namespace) -> dict[str, Any]:
     """Milliseconds of one entry for all pictures, and by how many levels the results differ at most."""
-    amounts = drawn(entry, len(arrays))
-    images = torch.from_numpy(arrays).permute(0, 3, 1, 2).float().contiguous().div(255).to(device)
-    there, each, files = amounts.to(device), amounts.tolist(), [Image.fromarray(array) for array in arrays]
-    one_by_one, clock = PIL[entry.operation], waiting if device == "cuda" else time.process_time
+    amounts, images = drawn(entry, len(arrays)), tensors(arrays, args.device)
+    there, each, files = amounts.to(args.device), amounts.tolist(), [Image.fromarray(array) for array in arrays]
+    one_by_one, clock = PIL[entry.operation], waiting if args.device == "cuda" else time.process_time
 
     def by_pil() -> list[Image.Image]:
         return [one_by_one(file, amount) for file, amount in zip(files, each, strict=True)]
@@ -98,8 +138,10 @@ def timed(entry: Entry, arrays: np.ndarray, device: str, repeats: int) -> dict[s
     def batched() -> Tensor:
         return entry.does.apply(images, there)
 
-    apart = difference(batched(), by_pil())  # which also warms up
-    theirs, ours = zip(*((seconds(by_pil, clock), seconds(batched, clock)) for _ in range(repeats)), strict=True)
+    run = captured(batched) if args.captured else batched
+    apart = difference(run(), by_pil())  # which also warms up
+    pairs = ((seconds(by_pil, clock), seconds(run, clock)) for _ in range(args.repeats))
+    theirs, ours = zip(*pairs, strict=True)
     pil, (our, faults) = 1e3 * min(theirs)[0], min(ours)
     row = {"entry": str(entry), "pil_ms": pil, "batched_ms": 1e3 * our, "ratio": pil / (1e3 * our)}
     return row | {"page_faults": faults, "largest_difference": apart}
@@ -135,6 +177,7 @@ def show(result: dict[str, Any]) -> None:
             f"{row['entry']:14} PIL {row['pil_ms']:7.2f} ms  batched {row['batched_ms']:7.3f} ms  {row['ratio']:6.1f} x"
         )
     print(f"all 50: PIL {result['pil_ms']:.0f} ms, batched {result['batched_ms']:.0f} ms, ratio {result['ratio']:.1f}")
+    print(f"as one policy of 50 alternatives: {result['together_ms']:.1f} ms, ratio {result['together_ratio']:.1f}")
     print(f"largest difference: {result['largest_difference']} of 255 levels; page faults: {result['page_faults']:,}")
 
 

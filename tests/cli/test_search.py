@@ -51,7 +51,13 @@ def test_it_prints_a_table_and_writes_a_file_that_an_audit_takes(desk: Path, cap
         assert one["policy"] in said
     assert [path.name for path in desk.iterdir() if path.is_file()] == ["policy.json"]
     (run,) = (desk / "runs").iterdir()
-    assert {path.name for path in run.iterdir()} == {"config.toml", "provenance.json", "journal.jsonl", "images"}
+    assert {path.name for path in run.iterdir()} == {
+        "config.toml",
+        "provenance.json",
+        "journal.jsonl",
+        "images",
+        "report.html",
+    }
     before = (desk / "policy.json").read_bytes()
     assert given(*SMALL, "--workers", "1", "--quiet") == 0  # the same search: all is there already
     assert (desk / "policy.json").read_bytes() == before

@@ -6,8 +6,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 
-from gradveil.policies.race import SMALLEST, blocks, survivors
+from gradveil.policies.privacy import PRIVACY_SCORES, combined
+from gradveil.policies.race import SMALLEST, blocks, leaders, survivors, yardsticks
 
 
 @pytest.mark.parametrize("images", [1, 2, 4, 7, 16, 33, 100, 1000])
@@ -58,3 +60,35 @@ def test_the_truly_best_are_rarely_lost() -> None:
 def test_nobody_leaves_where_all_are_wanted() -> None:
     assert survivors(spread([0.3, 0.1], 5, 0.1), 5) == [0, 1]
     assert survivors(np.array([[0.3], [0.1], [0.2]]), 1) == [0, 1, 2]  # one picture says nothing of its spread
+
+
+def test_the_ends_of_both_scales_stay_as_yardsticks() -> None:
+    areas = spread([0.1, 0.2, 0.3, 0.4, 0.5], 200, 1e-3)
+    areas[2, ::2] += 0.2  # neither best nor worst by its mean, but by far the widest
+    found = yardsticks(areas, 1)
+    assert {0, 2, 4} <= set(found)
+    assert len(found) <= 4
+
+
+def test_leaders_are_the_better_half_and_as_many_as_are_wanted() -> None:
+    scores = np.array([0.5, 0.1, 0.9, 0.2, 0.7])
+    assert leaders(scores, 1) == [0, 1, 3]
+    assert leaders(scores, 4) == [0, 1, 3, 4]
+
+
+def test_a_race_with_yardsticks_ends_where_a_scaled_score_on_everything_does() -> None:
+    """Means and variances that go against each other, so that the scale decides who wins."""
+    rng = np.random.default_rng(0)
+    means, widths = rng.uniform(0.3, 0.5, 400), rng.uniform(0.02, 0.1, 400)
+    areas = means[:, None] + widths[:, None] * rng.standard_normal((400, 100))
+    score, classes = PRIVACY_SCORES["ats-code"], torch.arange(100)
+    whole = combined(score, torch.from_numpy(areas), classes).numpy()
+    alive = np.arange(400)
+    for part in blocks(100)[:-1]:
+        seen = areas[alive][:, : part.stop]
+        partly = combined(score, torch.from_numpy(seen), classes[: part.stop]).numpy()
+        alive = alive[sorted({*leaders(partly, 10), *yardsticks(seen)})]
+    at_last = combined(score, torch.from_numpy(areas[alive]), classes).numpy()
+    best = alive[np.argsort(at_last)[:10]]
+    assert len(alive) < 150
+    assert whole[best].mean() < 1.03 * np.sort(whole)[:10].mean()

@@ -17,11 +17,12 @@ from gradveil.compute import Compute
 from gradveil.config.build import slug
 from gradveil.config.spec import parse_pairs
 from gradveil.errors import ConfigError, LockedError
-from gradveil.folder import JOURNAL
+from gradveil.folder import JOURNAL, REPORT
 from gradveil.policies.asked import Search, checked
 from gradveil.policies.search import search
 from gradveil.policies.sheet import COLUMNS, rows, sentences
 from gradveil.provenance import sha256
+from gradveil.report.search_page import write_search_page
 
 
 def asked_of(given: Mapping[str, Any], data_options: Sequence[str]) -> Search:
@@ -59,11 +60,12 @@ def run_and_tell(asked: Search, folder: Path, out: Path, compute: Compute, ray: 
         print(f"interrupted: {kept} results are kept, go on with --folder {folder}", file=sys.stderr)
         raise typer.Exit(130) from None
     outcome.write(out)
+    page = write_search_page(folder / REPORT, outcome, journal.read(folder / JOURNAL))
     if not quiet:
         print_columns(COLUMNS, rows(outcome))
         for sentence in sentences(outcome):
             typer.echo(sentence)
-        typer.echo(f"policy: {out}, journal: {folder}")
+        typer.echo(f"policy: {out}, page: {page}")
 
 
 def check_file(out: Path, folder: Path, asked: Search) -> None:

@@ -30,10 +30,14 @@ def jacobian_scores(
     model: nn.Module, fed: Float[Tensor, "policy image channel height width"]
 ) -> Float[Tensor, " policy"]:
     """Higher is better; -1 for uncorrelated Jacobians, down to about -1/ETA where all are copies of one."""
-    rows = jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2])
+    return spread_scores(jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2]))
+
+
+def spread_scores(rows: Float[Tensor, "policy image pixel"]) -> Float[Tensor, " policy"]:
+    """How far the Jacobians of a round point in different directions."""
     # on the CPU: a GPU takes small symmetric matrices one after the other, and slowly
     values = torch.linalg.eigvalsh(correlation(rows).cpu()).clamp_min(0) + ETA
-    return -(values.log() + values.reciprocal()).mean(-1).to(fed.device)
+    return -(values.log() + values.reciprocal()).mean(-1).to(rows.device)
 
 
 def jacobians(model: nn.Module, pictures: Float[Tensor, "image channel height width"]) -> Float[Tensor, "image pixel"]:

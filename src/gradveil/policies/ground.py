@@ -52,7 +52,12 @@ def prepared(asked: Search, config: ScenarioConfig, library: Library, compute: C
     seed = Seed(asked.seed).at("search")
     dataset = data.load(config.data, **config.data_options)
     attacked = asked.confirm_images if asked.confirm else 0
-    parts = {"images": asked.images, "attacked": attacked, "rounds": asked.rounds, "share": asked.semi_share}
+    parts = {
+        "images": asked.images,
+        "attacked": attacked,
+        "rounds": asked.rounds,
+        "share": 0.0 if config.weights else asked.semi_share,
+    }
     material = gather(config, dataset, **parts, seed=seed)
     untrained = model_of(replace(config, weights=""), dataset).eval()
     shown.start("semi-trained model", 1)

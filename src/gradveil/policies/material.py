@@ -86,7 +86,9 @@ def _rounds(dataset: Dataset, free: list[int], rounds: int, seed: Seed) -> tuple
 
 
 def _training(config: ScenarioConfig, dataset: Dataset, rest: list[int], share: float) -> Batch:
-    """A tenth of the training split, or of what is left where there is no such split."""
+    """A tenth of the training split, or of what is left where there is none; nothing if nothing is asked for."""
+    if not share:
+        return _taken(dataset, [])
     loader = DATASETS.get(config.data)
     options = dict(config.data_options)
     if loader is not None and "split" in options_of(loader) and options.get("split") != "train":

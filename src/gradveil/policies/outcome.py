@@ -89,6 +89,7 @@ class Outcome:
     validation: tuple[Validation, ...] = ()
     settings: Mapping[str, Any] = field(default_factory=dict)
     provenance: Mapping[str, Any] = field(default_factory=dict)
+    curves: Mapping[str, Any] = field(default_factory=dict)  # similarity on the way, for plots only
 
     @property
     def control(self) -> str:

@@ -18,6 +18,7 @@ from gradveil.errors import ConfigError
 from gradveil.policies.draw import Draw
 from gradveil.policies.library import Library, Spec, library_of
 from gradveil.policies.picture import from_bytes, from_picture, to_bytes, to_picture
+from gradveil.policies.slot import through
 
 IDENTITY = "none"
 NUMBERS = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})*")
@@ -85,15 +86,13 @@ class Policy:
 
     def apply(self, images: Tensor, draw: Draw) -> Tensor:
         """Pictures [N, C, H, W] in [0, 1], each as was drawn for it. Differentiable."""
-        signs = draw.signs.to(images.device)
         if len(self.alternatives) == 1:
-            return self._through(images, 0, signs.unbind(1))
-        groups = [(draw.choice == choice).nonzero().flatten() for choice in range(len(self.alternatives))]
-        back = torch.cat(groups).argsort().to(images.device)
-        groups = [group.to(images.device) for group in groups]
-        each = enumerate(groups)
-        parts = [self._through(images[group], choice, signs[group].unbind(1)) for choice, group in each if len(group)]
-        return torch.cat(parts)[back] if parts else images
+            return self._through(images, 0, draw.signs.to(images.device).unbind(1))
+        for slot in range(self.slots):
+            places = [slots[slot] if slot < len(slots) else None for slots in self.alternatives]
+            entries = [None if place is None else self.library.entries[place] for place in places]
+            images = through(images, entries, draw.choice, draw.signs[:, slot])
+        return images
 
     def apply_one(self, images: Tensor, choice: int, signs: Sequence[int]) -> Tensor:
         """Pictures [..., C, H, W], all as one of `draws`. No number is sent to the device: a CUDA graph can hold it."""

@@ -93,13 +93,21 @@ def gradsim(
 ) -> Products:
     """The curve of every picture at the coefficients `at`: take `flat()`, `per_tensor()` or, layer by layer,
     `by_tensor()` of the result."""
+    points, target = approach(policy, images, starts, draw, at, against)
+    return similarity(points, target, labels)
+
+
+def approach(
+    policy: Transforms, images: Tensor, starts: Tensor, draw: Draw, at: Sequence[float], against: Against
+) -> tuple[Tensor, Tensor]:
+    """What an attacker would feed on its way [image, point, ...], and what the client fed."""
     target = policy.apply(images, draw)
     if against == "unaware":
-        return similarity(between(starts.to(target), target, at), target, labels)
+        return between(starts.to(target), target, at), target
     # who knows the policy and what it drew searches for the picture before it, and transforms every guess alike
     guesses = between(starts.to(images), images, at)
     points = policy.apply(guesses.flatten(0, 1), repeated(draw, len(at)))
-    return similarity(points.view_as(guesses), target, labels)
+    return points.view_as(guesses), target
 
 
 def between(start: Tensor, end: Tensor, at: Sequence[float]) -> Tensor:

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.compute import Compute
-from gradveil.policies.accuracy import jacobian_scores
+from gradveil.policies.accuracy import jacobians, spread_scores
 from gradveil.policies.draw import Draw
 from gradveil.policies.fsim import fsim
 from gradveil.policies.library import Spec
 from gradveil.policies.policy import Policy
-from gradveil.policies.privacy import Against, PrivacyScore, areas
+from gradveil.policies.privacy import Against, PrivacyScore, approach
 from gradveil.policies.similarity import Similarity
 from gradveil.policies.training_pipeline import CropAndFlip
 from gradveil.scenario import LocalTraining
@@ -65,6 +65,12 @@ class Circumstances:
         return policy.apply(self.images, self.drawn(policy))
 
 
+def joined(each: Sequence[Circumstances]) -> Circumstances:
+    """All pictures one after the other."""
+    names = ("images", "labels", "luck", "starts")
+    return Circumstances(**{name: torch.cat([getattr(one, name) for one in each]) for name in names})
+
+
 def circumstances(pictures: Batch, places: Sequence[int], slots: int, augment: bool, seed: Seed) -> Circumstances:
     """Drawn from streams that are named by the picture's number in its data set."""
     streams = [seed.at("picture", place) for place in places]
@@ -95,15 +101,17 @@ class Scorer:
     def __call__(self, tasks: Sequence[Task]) -> list[dict[str, float]]:
         """The numbers of each task, by picture or by round."""
         with self.compute.active():
-            if len(tasks) > 1 and self.on_gpu and {task.kind for task in tasks} == {"accuracy"}:
-                return self.accuracies([self.policy(task) for task in tasks])
-            return [self.one(task) for task in tasks]
+            if self.on_gpu and len({(task.kind, task.first, task.end) for task in tasks}) == 1:
+                return self.alike(tasks)
+            # one by one on a CPU, where more at once would gain nothing and change the last digit
+            return [found for task in tasks for found in self.alike([task])]
 
-    def one(self, task: Task) -> dict[str, float]:
-        policy = self.policy(task)
-        if task.kind == "privacy":
-            return self.privacy(policy, task.first, task.end)
-        return self.accuracies([policy])[0] if task.kind == "accuracy" else self.fsim(policy)
+    def alike(self, tasks: Sequence[Task]) -> list[dict[str, float]]:
+        """Tasks of one kind on the same pictures, all at once."""
+        policies, one = [self.policy(task) for task in tasks], tasks[0]
+        if one.kind == "privacy":
+            return self.privacies(policies, one.first, one.end)
+        return self.accuracies(policies) if one.kind == "accuracy" else [self.fsim(policy) for policy in policies]
 
     def policy(self, task: Task) -> Policy:
         return Policy.parse(task.policy, self.library)
@@ -129,18 +137,24 @@ class Scorer:
     def backend(self, kind: Kind) -> str:
         return (self.similarity.backend or "") if kind == "privacy" else "autograd"
 
-    def privacy(self, policy: Policy, first: int, end: int) -> dict[str, float]:
+    @torch.no_grad()
+    def privacies(self, policies: Sequence[Policy], first: int, end: int) -> list[dict[str, float]]:
         """The area of each picture."""
-        here = self._placed(self.scored.take(slice(first, end)))
-        draw = here.drawn(policy)
-        found = areas(self.score, self.similarity, policy, here.images, here.labels, here.starts, draw, self.against)
-        return {str(first + place): value for place, value in enumerate(found.double().tolist())}
+        here, at = self._placed(self.scored.take(slice(first, end))), self.score.coefficients
+        ways = [approach(p, here.images, here.starts, here.drawn(p), at, self.against) for p in policies]
+        points, targets = (torch.cat(each) for each in zip(*ways, strict=True))
+        found = self.similarity(points, targets, here.labels.repeat(len(policies), 1))
+        areas = self.score.area(self.score.curve(found)).unflatten(0, (len(policies), -1))
+        return [{str(first + place): value for place, value in enumerate(row)} for row in areas.double().tolist()]
 
     def accuracies(self, policies: Sequence[Policy]) -> list[dict[str, float]]:
-        """The score of each round. Only a GPU takes several policies at once: on a CPU the last digit would tell."""
+        """The score of each round; the pictures of all rounds are transformed and looked at together."""
         model = self.untrained.to(self.compute.device, self.compute.dtype)
-        rounds = [self._placed(each) for each in self.rounds]
-        found = [jacobian_scores(model, torch.stack([each.fed(p) for p in policies])).tolist() for each in rounds]
+        everyone = self._placed(joined(self.rounds))
+        fed = torch.stack([everyone.fed(policy) for policy in policies])
+        rows = jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2])
+        each = rows.split([len(one.images) for one in self.rounds], 1)
+        found = [spread_scores(some).tolist() for some in each]
         return [{str(number): row[place] for number, row in enumerate(found)} for place in range(len(policies))]
 
     def fsim(self, policy: Policy) -> dict[str, float]:

@@ -16,19 +16,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from gradveil import toml
+from gradveil.attacks.invertgrad import invertgrad
 from gradveil.compute import Compute
 from gradveil.fanout import Fanout
 from gradveil.folder import RunFolder, private_files
 from gradveil.journal import Journal
 from gradveil.policies import confirm
 from gradveil.policies.asked import Search, checked
+from gradveil.policies.curves import Watch, curves
 from gradveil.policies.desk import Desk
 from gradveil.policies.ground import Ground, prepared
 from gradveil.policies.outcome import Outcome, Scored
 from gradveil.policies.policy import Policy
-from gradveil.policies.race import blocks, survivors, whole
+from gradveil.policies.privacy import combined
+from gradveil.policies.race import blocks, leaders, survivors, whole, yardsticks
 from gradveil.policies.ranking import Ranked, hybrid, rank
 from gradveil.policies.scoring import Task
 from gradveil.policies.threshold import bar_of
@@ -82,6 +86,7 @@ def _in_folder(ground: Ground, home: RunFolder, fanout: Fanout, shown: Progress)
             parts = _parts(ground.asked)
             desk = Desk(home=home, journal=journal, fanout=fanout, progress=shown, scorer=ground.scorer, parts=parts)
             outcome = _found(ground, desk)
+            outcome = replace(outcome, curves=_curves(ground, outcome))
         home.finish()
     return replace(outcome, settings=ground.asked.settings()["search"], provenance={k: origin[k] for k in TOLD})
 
@@ -100,8 +105,9 @@ def _found(ground: Ground, desk: Desk) -> Outcome:
     if asked.fsim is not None:
         desk.run("fsim", [Task("fsim", str(policy)) for policy in all_policies])
         like = desk.above("fsim", all_policies, asked.fsim)
-    bar = bar_of(desk, like, asked.threshold)
-    fine = desk.above("accuracy", like, bar.value)
+    ahead = _rung(ground, desk, like, desk.parts[0]) if asked.strategy == "race" else like
+    bar = bar_of(desk, ahead, asked.threshold)
+    fine = desk.above("accuracy", ahead, bar.value)
     pool = [policy for policy in _privacy(ground, desk, fine) if desk.areas(policy, asked.images) is not None]
     ranked = _ranked(ground, desk, pool)
     best = ranked[: asked.top]
@@ -132,18 +138,46 @@ def _found(ground: Ground, desk: Desk) -> Outcome:
 
 
 def _privacy(ground: Ground, desk: Desk, policies: Sequence[Policy]) -> list[Policy]:
-    """Score them on all pictures, or in a race on more and more of them; who is left at the end."""
+    """Score them on all pictures, or go on with the race on more and more of them; who is left at the end."""
     alive, parts = list(policies), desk.parts
     if ground.asked.strategy == "full":
         desk.run("privacy", [Task("privacy", str(p), part.start, part.stop) for part in parts for p in alive])
         return alive
-    for part in parts:
-        name = f"privacy, {len(alive)} policies"
-        desk.run(name, [Task("privacy", str(policy), part.start, part.stop) for policy in alive])
-        alive = [policy for policy in alive if desk.areas(policy, part.stop) is not None]
-        if part is not parts[-1] and alive:
-            alive = [alive[place] for place in survivors(_matrix(desk, alive, part.stop), ground.asked.top)]
+    for part in parts[1:]:
+        alive = _rung(ground, desk, alive, part)
     return alive
+
+
+def _rung(ground: Ground, desk: Desk, policies: Sequence[Policy], part: range) -> list[Policy]:
+    """One rung of the race: who goes on after these pictures too. On the last one nobody leaves.
+
+    The first is run before the accuracy score, which the worse half then does not need.
+    """
+    name = f"privacy, {len(policies)} policies"
+    desk.run(name, [Task("privacy", str(policy), part.start, part.stop) for policy in policies])
+    alive = [policy for policy in policies if desk.areas(policy, part.stop) is not None]
+    if part == desk.parts[-1] or not alive:
+        return alive
+    areas, score, top = _matrix(desk, alive, part.stop), ground.scorer.score, ground.asked.top
+    if score.scale == "raw":
+        return [alive[place] for place in survivors(areas, top)]
+    found = combined(score, torch.from_numpy(areas), torch.tensor(ground.classes[: part.stop])).numpy()
+    return [alive[place] for place in sorted({*leaders(found, top), *yardsticks(areas)})]
+
+
+def _curves(ground: Ground, outcome: Outcome) -> Mapping[str, Any]:
+    """No defense, a policy from the middle of what was attacked, and the best, on the pictures of the confirmation."""
+    if not (ground.asked.confirm and outcome.policies):
+        return {}
+    named = {"none": "none", "best": outcome.policies[0].policy}
+    if outcome.others:
+        named["other"] = outcome.others[len(outcome.others) // 2].policy
+    attack = invertgrad(steps=ground.asked.confirm_steps, tv=confirm.SMOOTHNESS)
+    seed = ground.seed.at("curves")
+    watch = Watch(
+        model=ground.semi_trained, pictures=ground.material.attacked, attack=attack, compute=ground.compute, seed=seed
+    )
+    return curves(watch, {label: Policy.parse(text, ground.library) for label, text in named.items()})
 
 
 def _matrix(desk: Desk, policies: Sequence[Policy], images: int) -> np.ndarray:

@@ -71,7 +71,7 @@ def ledger(run: Run, verdict: Verdict) -> list[Assumption]:
         "Data prior": (_each_attack(records, run, prior), ("attack",)),
         "Defense algorithm": (_defenses(run, records), ("defense",)),
         "Defense randomness": (_randomness(run, records), ()),
-        "Aggregation": (_simulated(run, "none: the attacker sees each client's own update"), ("scenario.aggregation",)),
+        "Aggregation": (_simulated(run, _aggregation(scenario)), ("scenario.aggregate",)),
         "Rounds observed": (_simulated(run, str(scenario.get("rounds", 1))), ("scenario.rounds",)),
         "Compute budget": (_each_attack(records, run, effort), ("attack", "budget")),
     }
@@ -141,7 +141,16 @@ def _optimizer(scenario: Mapping[str, Any]) -> str | None:
 def _samples(scenario: Mapping[str, Any]) -> str | None:
     if "images" not in scenario or "batch_size" not in scenario:
         return None
-    return f"{scenario['images']} clients with {scenario['batch_size']} each; the attacker knows how many"
+    summed = scenario.get("aggregate", 1)
+    who = "clients" if summed == 1 else f"sums over {summed} clients"
+    return f"{scenario['images']} {who} with {scenario['batch_size']} each; the attacker knows how many"
+
+
+def _aggregation(scenario: Mapping[str, Any]) -> str:
+    summed = scenario.get("aggregate", 1)
+    if summed == 1:
+        return "none: the attacker sees each client's own update"
+    return f"the attacker sees sums over {summed} clients alone"
 
 
 def _each_attack(records: Iterable[Record], run: Run, told: Callable[[Any], str | None]) -> str | None:

@@ -96,7 +96,11 @@ def _attackers(run: Run, verdict: Verdict) -> Iterator[str]:
     if not any(part in attack for part in LEARNED for attack in attacks):
         yield "Attacks with a learned picture of the world (GAN, diffusion, trained inverters)."
     yield f"Any attack other than {', '.join(attacks)}."
-    yield "Aggregated updates, where the server sees only the sum over several clients."
+    summed = values(run, "aggregate")
+    if not any(count > 1 for count in summed):
+        yield "Aggregated updates, where the server sees only the sum over several clients."
+    elif 1 not in summed:
+        yield "Updates of single clients, which tell more than sums."
 
 
 def _pictures(run: Run, verdict: Verdict) -> Iterator[str]:
