@@ -1,0 +1,113 @@
+"""When the Curious Abandon Honesty (Boenisch et al., 2023): trap weights that one picture of a batch activates alone.
+
+Half of each row is negative, the other half has the same sizes times a scale below 1, so that most pictures stay below
+zero; what one picture alone activates is that picture times a number. Differs: with public pictures the scale is 1 and
+each row has a bias tuned for the size of the batch; `scale` and a place behind the normalization give the published
+setting. A published code drew the weights with either sign (breaching up to version 0.1.2); here the halves are halves.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+import torch
+from torch import nn
+
+from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.history_average import averaged
+from gradveil.attacks.imprint.candidates import candidates
+from gradveil.attacks.imprint.functional import FEWEST
+from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
+from gradveil.attacks.imprint.place import Place, imprint_in, place_in, place_of, planted, shape_of
+from gradveil.attacks.imprint.readout import gradients
+from gradveil.attacks.imprint.report import counted, reconstruction
+from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
+from gradveil.compute import Compute
+from gradveil.defenses.base import Paper
+from gradveil.errors import ConfigError
+from gradveil.seeds import Seed
+from gradveil.server import Observation
+from gradveil.types import Batch
+
+PAPER = Paper(
+    "When the Curious Abandon Honesty: Federated Learning Is Not Private",
+    "Boenisch et al.",
+    2023,
+    "arXiv:2112.02918",
+)
+DIRECTIONS = 8  # ways on for the hidden units: mixtures of two pictures then differ from unit to unit
+
+
+def cah(
+    *,
+    neurons: int = 256,
+    examples: int = 8,
+    scale: float = 0.0,
+    sigma: float = 0.5,
+    mu: float = 0.0,
+    connection: Connection = "cancel",
+    gain: float = 0.0,
+    box: float = 0.02,
+    same: float = 1e-3,
+    at: str = "",
+) -> TrapWeights:
+    """Curious Abandon Honesty: planted trap weights, each of which one picture of a batch often activates alone.
+
+    `neurons`: rows; `examples`: pictures per update that they are tuned for; `scale`: of the positive half, with
+    `mu` the bias; 0: tuned on public pictures; `sigma`: size of the weights; `box`: how far outside [0, 1] a pixel may
+    lie; `same`: the RMS difference below which two are one picture; `at`, `connection`, `gain`: as for `rtf`.
+    """
+    return TrapWeights(
+        neurons=neurons, examples=examples, scale=scale, sigma=sigma, mu=mu, connection=connection, gain=gain, box=box,
+        same=same, at=at,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrapWeights(Attack):
+    """Rows of their own, read one by one."""
+
+    neurons: int = 256
+    examples: int = 8
+    scale: float = 0.0
+    sigma: float = 0.5
+    mu: float = 0.0
+    connection: Connection = "cancel"
+    gain: float = 0.0
+    box: float = 0.02
+    same: float = 1e-3
+    at: str = ""
+
+    def __post_init__(self) -> None:
+        check_options("cah", self.neurons, self.connection, self.gain)
+        if self.examples < 1 or self.scale < 0 or self.sigma <= 0 or self.box < 0 or self.same <= 0:
+            raise ConfigError(
+                f"cah: {self} is out of range, take examples >= 1, scale and box >= 0, sigma and same > 0"
+            )
+
+    def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
+        place = place_in(model, shape_of(public, "cah"), self.at, "cah", seed)
+        rows = self._traps(place, public, seed)
+        parts = {"gain": self.gain, "sparse": False, "directions": DIRECTIONS, "seed": seed}
+        return planted(model, Imprint(rows, self.connection, **parts), place)
+
+    def check(self, seen: Observation) -> None:
+        imprint_in(seen, "cah")
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        seen = averaged(seen).as_fed()
+        place = place_of(seen, self.at, "cah")
+        how = {"box": self.box, "same": self.same, "seed": Seed()}
+        reads = [candidates(gradient, place, seen.examples, **how) for gradient in gradients(seen, "cah")]
+        note = f"cah: {counted(reads)} of {self.neurons} units were activated, by {seen.examples} pictures"
+        return reconstruction(seen, reads, place, (note,))
+
+    def _traps(self, place: Place, public: Batch | None, seed: Seed) -> Rows:
+        like = place.mean
+        tuned = not self.scale and public is not None and len(public.images) >= FEWEST
+        scale = self.scale or (1.0 if tuned else UNTUNED)
+        weight = trap_rows(self.neurons, prod(place.shape), self.sigma, scale, seed, like)
+        if not tuned or public is None:
+            return Rows(weight=weight, bias=torch.full_like(weight[:, 0], self.mu))
+        return Rows(weight=weight, bias=tuned_bias(weight, place.seen(public.images.to(like)), self.examples))

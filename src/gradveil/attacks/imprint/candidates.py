@@ -1,0 +1,56 @@
+"""One candidate per unit, weight gradient over bias gradient: which are pictures, and which are the same picture."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from gradveil.attacks.imprint.place import Place
+from gradveil.attacks.imprint.readout import Gradient, Read, padded, strongest
+from gradveil.seeds import Seed, normal
+
+SIGNATURE = 32  # numbers that a candidate is compared by
+OUTLIERS = 0.01  # share of the pixels that may lie outside the box
+
+
+def candidates(gradient: Gradient, place: Place, examples: int, *, box: float, same: float, seed: Seed) -> Read:
+    """The most plausible inputs: in the range of pictures, shown by many units, strongly.
+
+    A mixture of two pictures differs from unit to unit, since each weighs them by its own way on (see `Imprint`).
+    """
+    shift = gradient.shift
+    at, there = strongest(shift, len(shift), shift.abs().amax())
+    at = at[there]
+    inside, signature = _looked_at(gradient, place, at, box, seed)
+    at, signature = at[inside], signature[inside]
+    near = torch.cdist(signature, signature) <= same
+    strength = shift[at].abs() / shift.abs().amax()
+    picked = _distinct(near, near.sum(-1) + 0.5 * strength, examples)
+    inputs = gradient.rows(at[picked]) / shift[at[picked]][:, None]
+    sound = bool(shift.isfinite().all())
+    return padded(inputs, torch.ones_like(picked, dtype=torch.bool), examples, int(there.sum()), sound)
+
+
+def _looked_at(gradient: Gradient, place: Place, at: Tensor, box: float, seed: Seed) -> tuple[Tensor, Tensor]:
+    """Whether each candidate is in the box, and random projections of it: distances in them are RMS differences."""
+    pixels = gradient.weight.shape[1]
+    onto = normal((pixels, SIGNATURE), seed.at("signature").rng(), gradient.weight) / (pixels * SIGNATURE) ** 0.5
+    inside, signature = [at.new_zeros(0, dtype=torch.bool)], [onto.new_zeros(0, SIGNATURE)]
+    for part in gradient.chunks(at):
+        shown = place.pictures(gradient.rows(part) / gradient.shift[part][:, None]).flatten(1)
+        out = ~((shown >= -box) & (shown <= 1 + box))  # NaN and infinity are outside
+        inside.append(out.to(onto).mean(-1) <= OUTLIERS)
+        signature.append(shown.nan_to_num(0.0, 0.0, 0.0) @ onto)
+    return torch.cat(inside), torch.cat(signature)
+
+
+def _distinct(near: Tensor, score: Tensor, most: int) -> Tensor:
+    """Places of the highest score, of the highest that shows another picture, and so on."""
+    picked: list[int] = []
+    left = score.clone()
+    while len(picked) < most and len(left) and float(left.max()) > 0:
+        place = int(left.argmax())
+        picked.append(place)
+        left[near[place]] = 0.0
+        left[place] = 0.0
+    return torch.tensor(picked, dtype=torch.long, device=score.device)

@@ -1,0 +1,110 @@
+"""Where an imprint stands in a model, and what it sees there: the pictures, or the pictures normalized."""
+
+from __future__ import annotations
+
+import copy
+from collections import OrderedDict
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from gradveil.attacks.imprint.module import Imprint
+from gradveil.errors import NotApplicableError
+from gradveil.models.normalize import constants_of
+from gradveil.seeds import Seed, uniform
+from gradveil.server import Observation
+from gradveil.types import Batch
+
+MIDDLE, SPREAD = 0.5, 0.25  # of pixels, where the model does not say how it normalizes them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """A place where z = (x - mean) / std of the picture x arrives, per channel."""
+
+    at: str  # the layer that comes next; empty: in front of everything
+    shape: tuple[int, int, int]
+    mean: Float[Tensor, "channel 1 1"]
+    std: Float[Tensor, "channel 1 1"]
+
+    def seen(self, pictures: Tensor) -> Float[Tensor, "picture pixel"]:
+        return ((pictures - self.mean) / self.std).flatten(1)
+
+    def pictures(self, read: Tensor) -> Tensor:
+        return read.unflatten(-1, self.shape) * self.std + self.mean
+
+
+def place_in(model: nn.Module, shape: tuple[int, int, int], at: str, who: str, seed: Seed) -> Place:
+    """The place in front of the layer `at`, if what arrives there is still the picture."""
+    like = next(iter(model.parameters()), torch.zeros(()))
+    zero = torch.zeros(shape[0], 1, 1).to(like)
+    front = Place(at=at, shape=shape, mean=zero, std=zero + 1)
+    if not at:
+        return front
+    mean, std = (constant.to(like).view(-1, 1, 1) for constant in constants_of(model, shape[0]))
+    pictures = uniform((2, *shape), seed.at("probe").rng(), like)
+    arrived = _arriving(model, at, pictures, who)
+    for place in (front, Place(at=at, shape=shape, mean=mean, std=std)):
+        expected = place.seen(pictures).view_as(pictures)
+        if arrived.shape == expected.shape and torch.allclose(arrived, expected, atol=1e-4):
+            return place
+    raise NotApplicableError(
+        f"{who}: layer {at!r} sees features and not the pictures, choose an earlier layer or leave `at` out"
+    )
+
+
+def shape_of(public: Batch | None, who: str) -> tuple[int, int, int]:
+    """Of the pictures, which an empty batch tells too."""
+    if public is None:
+        raise NotApplicableError(f"{who}: the size of the pictures is not known, give an empty batch of them at least")
+    channels, height, width = public.images.shape[-3:]
+    return channels, height, width
+
+
+def _arriving(model: nn.Module, at: str, pictures: Tensor, who: str) -> Tensor:
+    """The input of the layer `at`."""
+    model, calls = copy.deepcopy(model).eval(), []
+    layers = dict(model.named_modules())
+    if at not in layers:
+        raise NotApplicableError(f"{who}: the model has no layer {at!r}, the first are {', '.join(list(layers)[1:6])}")
+    layers[at].register_forward_pre_hook(lambda _layer, inputs: calls.append(inputs[0]))
+    with torch.no_grad():
+        model(pictures)
+    if not calls:
+        raise NotApplicableError(f"{who}: layer {at!r} is never run, choose another")
+    return calls[0]
+
+
+def planted(model: nn.Module, imprint: Imprint, place: Place) -> nn.Module:
+    """The model with the imprint in that place; the model given stays as it is."""
+    if not place.at:
+        return nn.Sequential(OrderedDict(imprint=imprint, model=model))
+    model = copy.deepcopy(model)
+    parent, _, name = place.at.rpartition(".")
+    after = model.get_submodule(place.at)
+    setattr(model.get_submodule(parent), name, nn.Sequential(OrderedDict(imprint=imprint, layer=after)))
+    return model
+
+
+def standard_of(model: nn.Module, shape: tuple[int, int, int], like: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation of pixels as the model has them, or a guess, [channel, 1, 1]."""
+    mean, std = (constant.to(like).view(-1, 1, 1) for constant in constants_of(model, shape[0]))
+    if mean.eq(0).all() and std.eq(1).all():
+        return torch.full_like(mean, MIDDLE), torch.full_like(std, SPREAD)
+    return mean, std
+
+
+def imprint_in(seen: Observation, who: str) -> tuple[str, Imprint]:
+    """The planted module and its name."""
+    for name, layer in seen.model.named_modules():
+        if isinstance(layer, Imprint):
+            return name, layer
+    raise NotApplicableError(f"{who}: the model that was sent holds no imprint, so there is nothing to read")
+
+
+def place_of(seen: Observation, at: str, who: str) -> Place:
+    """Where the imprint that was sent stands, found again by what arrives there."""
+    name, _ = imprint_in(seen, who)
+    return place_in(seen.model, seen.shape, name if at else "", who, Seed())
