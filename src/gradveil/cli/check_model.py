@@ -1,0 +1,93 @@
+"""`gradveil check-model`: does a model that was sent to us carry planted structure?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gradveil.inspection import Inspection
+
+FOUND = 3  # exit code
+
+
+def check_model(
+    model: Annotated[str, typer.Argument(help="A name, or path/to/file.py:factory.", metavar="MODEL")],
+    weights: Annotated[
+        str | None, typer.Option(help="A .safetensors file; without it the model is untrained.", metavar="FILE")
+    ] = None,
+    reference: Annotated[
+        str | None,
+        typer.Option(
+            help="A previous or agreed checkpoint: a .safetensors file, a name or a factory.", metavar="MODEL"
+        ),
+    ] = None,
+    reference_weights: Annotated[
+        str | None, typer.Option(help="Weights of a reference that is a name or a factory.", metavar="FILE")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Your own pictures: a name, a folder of class folders, .zip or .npz.")
+    ] = None,
+    data_option: Annotated[
+        list[str] | None, typer.Option(help="An option of the data; may be repeated.", metavar="K=V")
+    ] = None,
+    classes: Annotated[int, typer.Option(help="Classes of the model, where no data tells.", min=1, max=100_000)] = 10,
+    shape: Annotated[str, typer.Option(help="Its pictures, where no data tells.", metavar="CxHxW")] = "3x32x32",
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Read the tensors of pickled weights, in a process of its own.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print every statistic as JSON.")] = False,
+) -> None:
+    """Look for structure that a dishonest server plants, before training on its model. Exits with 3 if some is found.
+
+    [bold]Examples[/bold]
+
+    gradveil check-model resnet18 --weights received.safetensors --classes 100
+
+    gradveil check-model received.py:make --weights received.safetensors --data pictures/ --reference last.safetensors
+
+    [dim]A model file is run, as by audit: check where it comes from first.[/dim]
+    """
+    from gradveil import data as data_sets
+    from gradveil.config.spec import parse_pairs
+    from gradveil.inspection import inspect
+    from gradveil.inspection.sources import model_from, reference_from, shape_from
+    from gradveil.models.weights import pickles_allowed
+
+    pixels = shape_from(shape)
+    pictures = data_sets.load(data, **parse_pairs(data_option or [], "--data-option")) if data else None
+    with pickles_allowed(allow_pickle):
+        subject = model_from(model, weights, pictures, classes, pixels)
+        known = reference_from(reference, reference_weights, pictures, classes, pixels) if reference else None
+    inspection = inspect(subject, None if pictures is None else pictures.images, known)
+    typer.echo(as_text(inspection) if not as_json else _json(inspection))
+    if inspection.planted:
+        raise typer.Exit(FOUND)
+
+
+def as_text(inspection: Inspection) -> str:
+    """The verdict, what it rests on, and what was not looked at."""
+    lines = [inspection.verdict]
+    lines += [f"  {m.check}, {m.layer}: {m.sentence}" for m in inspection.findings]
+    layers = len({m.layer for m in inspection.checked})
+    lines += [f"{len(inspection.checked)} statistics of {layers} layers were compared with their thresholds"]
+    return "\n".join([*lines, *inspection.skipped])
+
+
+def as_table(inspection: Inspection) -> dict[str, Any]:
+    from dataclasses import asdict
+
+    return {
+        "verdict": inspection.verdict,
+        "planted": inspection.planted,
+        "findings": [asdict(m) for m in inspection.findings],
+        "checked": [asdict(m) for m in inspection.checked],
+        "skipped": list(inspection.skipped),
+    }
+
+
+def _json(inspection: Inspection) -> str:
+    import json
+
+    return json.dumps(as_table(inspection), indent=2, allow_nan=False)
