@@ -1,0 +1,1 @@
+"""Decoding: from the encodings of many rounds back to the pictures that were mixed in them."""

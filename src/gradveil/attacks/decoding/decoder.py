@@ -1,0 +1,146 @@
+"""What all decoders share: an inner attack for the encodings of all rounds, then the pictures that were mixed in them.
+
+They differ in where the weights come from. Least squares undoes mixing; where pixels were flipped their sizes alone are
+matched (LODA, eq. 3); where they were not, one search follows for the pictures that explain all updates at once.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradveil.attacks.base import Attack, Reconstruction
+from gradveil.attacks.decoding.joint import searched
+from gradveil.attacks.decoding.leak import Encodings, Leak, encodings_of
+from gradveil.attacks.decoding.regression import descended, misfit_of, solved, solved_without_signs
+from gradveil.attacks.decoding.signs import made_alike
+from gradveil.attacks.dlg import dlg
+from gradveil.attacks.gradinversion import gradinversion
+from gradveil.attacks.inversion.engine import Inversion
+from gradveil.attacks.invertgrad import invertgrad
+from gradveil.compute import Compute
+from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.seeds import Seed
+from gradveil.server import Observation
+
+Inner = Literal["dlg", "invertgrad", "gradinversion"]
+INNER: Mapping[str, Callable[..., Inversion]] = {
+    "dlg": dlg,
+    "invertgrad": invertgrad,
+    "gradinversion": gradinversion,
+}
+
+
+class Mixed(NamedTuple):
+    """What an attacker believes of one client's encodings, with pixels in [-1, 1]."""
+
+    weights: Tensor  # [encoding, picture]
+    offset: Tensor  # [encoding, channel, height, width]: what public pictures added
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decoder(Attack):
+    """An inner attack for the encodings, then linear algebra for the pictures in them."""
+
+    inner: Inversion
+    leak: Leak = "gradient"
+    joint: bool = True
+    smooth: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.smooth < 0:
+            raise ConfigError(f"smooth = {self.smooth} is no weight, take a number >= 0")
+
+    @abstractmethod
+    def mixed(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
+        """The weights of one client's encodings, as far as this attacker knows or works them out."""
+
+    @property
+    def steps(self) -> int:
+        return self.inner.steps
+
+    @property
+    def restarts(self) -> int:
+        return self.inner.restarts
+
+    @property
+    def needs_mixture(self) -> bool:
+        return True
+
+    def undefended(self) -> Attack:
+        return self.inner
+
+    def prior_only(self) -> Attack:
+        return self.inner.prior_only()
+
+    def doubled(self) -> Attack:
+        return replace(self, inner=self.inner.doubled())
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        if (granted := seen.mixture) is None:
+            raise NotApplicableError(
+                "decoding: this attacker knows of nothing that was mixed, "
+                "take the adaptive attacker on mixup or instahide, or take invertgrad"
+            )
+        seen, estimates = self.inner.completed(seen, compute)
+        flipped = granted.flipped
+        inner = replace(self.inner, priors=()) if flipped else self.inner  # flipped pixels are not smooth
+        found = encodings_of(seen, self.leak, inner, seed, compute)
+        clients = range(len(seen.names))
+        mixed = [self.mixed(seen, found, client, seed.at(seen.names[client])) for client in clients]
+        decoded = [self._decoded(seen, found.images[i], mixed[i], flipped, seed.at(seen.names[i])) for i in clients]
+        got = Reconstruction(
+            images=torch.stack(decoded).to(found.images).clamp(0, 1),
+            labels=found.labels[:, -seen.examples :],
+            found=torch.ones(len(decoded), len(decoded[0]), dtype=torch.bool, device=found.images.device),
+            loss=found.loss,
+            backend=found.backend,
+            notes=(*found.notes, *estimates, *_one_round_only(seen)),
+        )
+        if flipped or not self.joint or self.leak == "encoding":
+            return got
+        return self._searched(seen, found, got, mixed, compute)
+
+    def _decoded(self, seen: Observation, images: Tensor, mixed: Mixed, flipped: bool, seed: Seed) -> Tensor:
+        """One client's pictures in [0, 1]."""
+        encodings = 2 * images.double() - 1
+        flat, offset = encodings.flatten(1), mixed.offset.flatten(1)
+        if not flipped:
+            pictures = solved(mixed.weights, flat - offset).unflatten(1, seen.shape)
+        else:
+            pictures = solved_without_signs(mixed.weights, offset, flat.abs(), seed).unflatten(1, seen.shape)
+            if not offset.any():
+                pictures = made_alike(pictures, None if seen.public is None else seen.public.images)
+        if self.smooth:
+            pictures = descended(pictures, misfit_of(*mixed, encodings, flipped), self.smooth)
+        return (pictures + 1) / 2
+
+    def _searched(
+        self, seen: Observation, found: Encodings, got: Reconstruction, mixed: list[Mixed], compute: Compute
+    ) -> Reconstruction:
+        """Client by client, from the decoded pictures on."""
+        each, of_rounds = [], (len(seen.history) + 1, seen.examples)
+        for client, (weights, offset) in enumerate(mixed):
+            shown = (offset + 1 - weights.sum(1).view(-1, 1, 1, 1)) / 2  # in [0, 1], where 0 is black and not mid-gray
+            between = [x.to(got.images).unflatten(0, of_rounds) for x in (weights, shown)]
+            labels = found.labels[client].unflatten(0, of_rounds)
+            each.append(searched(self.inner, seen.take([client]), labels, between, got.images[client], compute))
+        notes = (*got.notes, *(note for one in each for note in one.notes))
+        return replace(
+            got,
+            images=torch.stack([one.images for one in each]),
+            loss=torch.stack([one.loss for one in each]),
+            backend=each[0].backend,
+            notes=tuple(dict.fromkeys(notes)),
+        )
+
+
+def _one_round_only(seen: Observation) -> tuple[str, ...]:
+    if seen.history or seen.examples == 1:
+        return ()
+    return ("decoding: one round determines mixed pictures badly, grant the attacker more (scenario.rounds)",)

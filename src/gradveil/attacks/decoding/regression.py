@@ -1,0 +1,79 @@
+"""From encodings and their weights to the pictures: least squares, and the same where signs are lost (LODA, eq. 3).
+
+Pixels are in [-1, 1] here, 0 is mid-gray, and every pixel is a problem of its own: weights @ pictures + offset is the
+encoding, or has its size. The second is solved by turns: given the signs it is least squares, given the pictures the
+signs are known (Gerchberg and Saxton, 1972). Many starts at once, each pixel keeps its best. Differs from the papers,
+which descend with Adam from one start: a few numbers for each pixel are found more surely this way. Their descent is
+`descended`, which takes a smoothness prior too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from gradveil.attacks.inversion.prior import TotalVariation
+from gradveil.seeds import Seed
+
+TURNS = 60
+STARTS = 48
+CUT = 1e-5  # of the largest singular value: what is below is rounding
+
+
+def solved(weights: Tensor, targets: Tensor) -> Tensor:
+    """Least squares, [picture, pixel]; what the weights do not tell stays gray."""
+    return torch.linalg.pinv(weights, rtol=CUT) @ targets
+
+
+def solved_without_signs(weights: Tensor, offset: Tensor, sizes: Tensor, seed: Seed) -> Tensor:
+    """The pictures with |weights @ pictures + offset| nearest to `sizes`, [encoding, pixel]; a sign per pixel is open
+    where there is no offset."""
+    inverse = torch.linalg.pinv(weights, rtol=CUT)
+    rng = seed.at("signs").rng()
+    best = least = None
+    for _ in range(STARTS):
+        shown = weights @ (2 * torch.rand(weights.shape[1], sizes.shape[1], generator=rng).to(sizes) - 1) + offset
+        pictures = inverse @ (sizes.copysign(shown) - offset)
+        for _ in range(TURNS):
+            moved = inverse @ (sizes.copysign(weights @ pictures + offset) - offset)
+            if torch.equal(moved, pictures):  # no sign has changed, and none will
+                break
+            pictures = moved
+        left = ((weights @ pictures + offset).abs() - sizes).square().sum(0)
+        if best is None or least is None:
+            best, least = pictures, left
+            continue
+        better = left < least
+        best, least = torch.where(better, pictures, best), torch.where(better, left, least)
+    assert best is not None
+    return best
+
+
+def descended(
+    start: Tensor, misfit: Callable[[Tensor], Tensor], smooth: float, steps: int = 1000, rate: float = 0.01
+) -> Tensor:
+    """Adam on the misfit and total variation, inside the box; [picture, channel, height, width]."""
+    pictures = start.clamp(-1, 1).clone().requires_grad_()
+    optimizer = torch.optim.Adam([pictures], rate)
+    variation = TotalVariation()
+    for _ in range(steps):
+        optimizer.zero_grad()
+        with torch.enable_grad():
+            loss = misfit(pictures) + smooth * variation.of(pictures.unsqueeze(0)).sum()
+            loss.backward()
+        optimizer.step()
+        with torch.no_grad():
+            pictures.clamp_(-1, 1)
+    return pictures.detach()
+
+
+def misfit_of(weights: Tensor, offset: Tensor, encodings: Tensor, flipped: bool) -> Callable[[Tensor], Tensor]:
+    """Mean squared difference from what the pictures would give, or from its size."""
+
+    def misfit(pictures: Tensor) -> Tensor:
+        given = torch.einsum("es,schw->echw", weights, pictures) + offset
+        return ((given.abs() - encodings.abs()) if flipped else (given - encodings)).square().mean()
+
+    return misfit

@@ -1,0 +1,43 @@
+"""Mixup as a defense (Zhang et al., 2018): every picture is sent into training as a mixture with others of its client.
+
+Differs from Mixup for accuracy, which mixes two: k of them with weights below a bound, as LODA audits it (k = 4, 6).
+What is mixed is linear, so whoever knows the weights needs no more than linear algebra to undo it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Generator, Tensor
+
+from gradveil.defenses.base import Paper
+from gradveil.defenses.mixing import Mixing, as_matrix, draw_inside, draw_weights, too_few
+from gradveil.defenses.mixture import Mixture
+from gradveil.scenario import Scenario
+from gradveil.types import Batch
+
+PAPER = Paper("mixup: Beyond Empirical Risk Minimization", "Zhang et al.", 2018, "arXiv:1710.09412")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mixup(Mixing):
+    """Mixes every picture with `k` - 1 others of the same client, no weight above `bound`; labels alike."""
+
+    @property
+    def title(self) -> str:
+        return "mixup"
+
+    def bind(self, scenario: Scenario) -> Mixup:
+        if self.k > (there := scenario.private.images.shape[1]):
+            raise too_few(self.title, self.k, there)
+        return self
+
+    def draw(self, data: Batch, rng: Generator) -> Mixture:
+        count = len(data.images)
+        if self.k > count:
+            raise too_few(self.title, self.k, count)
+        weights = draw_weights(count, self.k, self.bound, rng)
+        return Mixture(as_matrix(draw_inside(count, self.k, rng), weights, count, data.images), flipped=False)
+
+    def sources(self, data: Batch) -> Tensor:
+        return data.images
