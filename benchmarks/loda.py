@@ -1,0 +1,74 @@
+"""Pictures per second of LODA's encoding: `python benchmarks/loda.py [--device cuda] [--model resnet18] [--steps 20]`.
+
+A few steps of Algorithm 1 are timed on random pictures and scaled to 500; the cache is left out. On a GPU the target is
+50,000 pictures of 32 pixels in under ten minutes. Prints one JSON line per preset.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import replace
+
+import torch
+
+from gradveil.compute import Compute, pick_device
+from gradveil.defenses.loda import Loda, loda_1, loda_2, loda_3
+from gradveil.encoders.encode import at_once
+from gradveil.provenance import device_name, now
+
+PRESETS = {"loda-1": loda_1, "loda-2": loda_2, "loda-3": loda_3}
+STEPS = 500
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--model", default="resnet18")
+    parser.add_argument("--extractor", default="", help="MODEL:FILE; untrained weights take as long")
+    parser.add_argument("--precision", default="float32", choices=("float32", "tf32"))
+    parser.add_argument("--size", type=int, default=32)
+    parser.add_argument("--steps", type=int, default=20)
+    asked = parser.parse_args()
+    compute = Compute(device=pick_device(asked.device), precision=asked.precision)
+    pictures = torch.rand(1, 3, asked.size, asked.size, generator=torch.Generator().manual_seed(0)).to(compute.device)
+    for name, preset in PRESETS.items():
+        defense = preset(extractor=asked.extractor or f"{asked.model}:untrained", steps=asked.steps, cache=False)
+        with compute.active():
+            seconds = seconds_per_picture(defense, pictures)
+        print(json.dumps(told(name, seconds, asked, compute)), flush=True)
+
+
+def seconds_per_picture(defense: Loda, like: torch.Tensor) -> float:
+    """Of 500 steps; what is not in the steps (starts, the first features) is measured and subtracted."""
+    count = 2 * at_once(like)
+    pictures = torch.rand(count, *like.shape[1:], generator=torch.Generator().manual_seed(1)).to(like)
+    one = replace(defense, steps=1)
+    one.encode(pictures)  # libraries choose their algorithms
+    return (timed(defense, pictures) - timed(one, pictures)) / (defense.steps - 1) * STEPS / count
+
+
+def timed(defense: Loda, pictures: torch.Tensor) -> float:
+    start = time.perf_counter()
+    defense.encode(pictures).sum().item()  # waits for the device
+    return time.perf_counter() - start
+
+
+def told(name: str, seconds: float, asked: argparse.Namespace, compute: Compute) -> dict[str, object]:
+    return {
+        "preset": name,
+        "extractor": asked.extractor or asked.model,
+        "size": asked.size,
+        "precision": compute.precision,
+        "device": device_name(compute.device),
+        "threads": torch.get_num_threads(),
+        "pictures_per_second": round(1 / seconds, 3),
+        "minutes_for_50000": round(50_000 * seconds / 60, 1),
+        "torch": torch.__version__,
+        "date": now(),
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,180 @@
+"""Learning to Obscure Data (Wan et al., 2022): clients train on pictures with the features of theirs and other pixels.
+
+An encoding starts at a public picture and goes where the features of a public network are those of the private picture
+and the pixels are not (equation 4, `gradveil.encoders.obscure`). Differs: the start is chosen by the picture's hash
+instead of drawn, so that one picture has one encoding, and it is moved a little, so that no two pictures share one.
+The update is that of the encodings, and an attacker who knows the defense has no surrogate to run: it inverts the
+update first and the encoding then, as `loda-inverse` does.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Generator, Tensor, nn
+
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.stack import Stack
+from gradveil.encoders.cache import Cache
+from gradveil.encoders.encode import encoded, refuse_encodings
+from gradveil.encoders.extractor import TRAIN, checked, fingerprint, identity, load_extractor
+from gradveil.encoders.features import Features, Layers
+from gradveil.encoders.obscure import Recipe, Reduce, Scale, Units, obscure
+from gradveil.encoders.starts import Starts, hash_of, public_pool, start_of
+from gradveil.errors import ConfigError
+from gradveil.models.start import Shape
+from gradveil.scenario import Scenario
+from gradveil.types import Batch, Update
+
+PAPER = Paper(
+    "Defense Against Gradient Leakage Attacks via Learning to Obscure Data", "Wan et al.", 2022, "arXiv:2206.00769"
+)
+VERSION = 1  # of what an encoding is: a change of it leaves old caches behind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loda(Defense):
+    """Replaces every picture by an encoding that has its features in `extractor` (MODEL:FILE) and other pixels.
+
+    `layers`: firstN, lastN or all convolutional layers, with `+linear` for linear ones too; `c` pushes pixels away;
+    `public` is a data set that encodings start from; `seed` gives other starts; `cache` keeps encodings on disk.
+    """
+
+    stronger: ClassVar[tuple[str, ...]] = ("c",)
+    reads: ClassVar[tuple[str, ...]] = ("extractor",)
+
+    extractor: str = ""
+    layers: str = "first5"
+    c: float = 20.0
+    steps: int = 500
+    rate: float = 0.1
+    reduce: Reduce = "sum"
+    units: Units = "unit"
+    public: str = "photos"
+    starts: Starts = "own"
+    seed: int = 0
+    cache: bool = True
+
+    def __post_init__(self) -> None:
+        Layers.parse(self.layers)
+        assert self.recipe  # its ranges are checked
+        if self.extractor:
+            object.__setattr__(self, "extractor", checked(self.extractor))
+
+    @property
+    def recipe(self) -> Recipe:
+        return Recipe(c=self.c, steps=self.steps, rate=self.rate, reduce=self.reduce)
+
+    def check(self, model: nn.Module) -> None:
+        if not self.extractor:
+            raise ConfigError(
+                f"loda: needs a feature extractor, make one by {TRAIN} "
+                "and give extractor=resnet18:extractor.safetensors"
+            )
+
+    def bind(self, scenario: Scenario) -> Loda:
+        """The same, if it can act on the pictures of the scenario."""
+        if self.extractor:
+            self.check_pictures(scenario.private.images.flatten(0, 1))
+        return self
+
+    def check_pictures(self, pictures: Tensor) -> None:
+        """ConfigError unless extractor and public pictures fit these, and none of these is an encoding."""
+        self.features(pictures[:1].float())
+        key = self.key(shape_of(pictures))
+        if self.cache:
+            refuse_encodings(pictures, Cache.of(key))
+
+    def data(self, data: Batch, rng: Generator) -> Batch:
+        return Batch(self.encode(data.images), data.labels)
+
+    def encode(self, pictures: Tensor) -> Tensor:
+        """Encodings [n, c, h, w], on the device of the pictures; computed in float32."""
+        self.check(nn.Identity())
+        cache = Cache.of(self.key(shape_of(pictures))) if self.cache else None
+        return encoded(pictures, self.encoder(pictures.float()), cache)
+
+    def encoder(self, like: Tensor) -> Callable[[Tensor, list[str]], Tensor]:
+        shape = shape_of(like)
+        features, pool = self.features(like), public_pool(self.public, shape)
+        scale = Scale.of(self.units, features.model, like)
+
+        def encode(pictures: Tensor, hashes: list[str]) -> Tensor:
+            starts = torch.stack([start_of(pool, hashed, self.starts, self.seed) for hashed in hashes])
+            return obscure(pictures.to(like.dtype), starts.to(like), features, self.recipe, scale)
+
+        return encode
+
+    def features(self, like: Tensor) -> Features:
+        """What the encodings keep, on the device and in the type of some pictures."""
+        shape = shape_of(like)
+        model = copy.deepcopy(load_extractor(self.extractor, shape)).to(like.device, like.dtype)
+        return Features(model, self.layers, shape)
+
+    def key(self, shape: Shape) -> str:
+        """Everything that an encoding depends on beside the picture."""
+        public = hash_of(public_pool(self.public, shape))
+        options = (self.layers, self.recipe, self.units, self.starts, self.seed)
+        return fingerprint(VERSION, identity(self.extractor), public, *options)
+
+    def surrogate(self, seen: Update) -> Defense:
+        """None: the update is that of the encodings. Undoing them is an attack of its own."""
+        return Defense()
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        return ("loda-inverse",)
+
+
+def shape_of(pictures: Tensor) -> Shape:
+    channels, height, width = pictures.shape[-3:]
+    return channels, height, width
+
+
+def loda_of(defense: Defense | None) -> Loda | None:
+    if isinstance(defense, Stack):
+        return next((found for one in defense.defenses if (found := loda_of(one)) is not None), None)
+    return defense if isinstance(defense, Loda) else None
+
+
+def without_loda(defense: Defense | None) -> Defense | None:
+    """What is left to model at the update."""
+    if isinstance(defense, Stack):
+        rest = tuple(left for one in defense.defenses if (left := without_loda(one)) is not None)
+        return Stack(rest) if rest else None
+    return None if isinstance(defense, Loda) else defense
+
+
+def preset(of_layers: str, weight: float, summary: str) -> Callable[..., Loda]:
+    """LODA with the paper's choice of layers and weight."""
+
+    def build(
+        *,
+        extractor: str = "",
+        layers: str = of_layers,
+        c: float = weight,
+        steps: int = 500,
+        rate: float = 0.1,
+        reduce: Reduce = "sum",
+        units: Units = "unit",
+        public: str = "photos",
+        starts: Starts = "own",
+        seed: int = 0,
+        cache: bool = True,
+    ) -> Loda:
+        return Loda(
+            extractor=extractor, layers=layers, c=c, steps=steps, rate=rate, reduce=reduce, units=units,
+            public=public, starts=starts, seed=seed, cache=cache,
+        )  # fmt: skip
+
+    build.__doc__ = summary
+    return build
+
+
+loda_1 = preset("first5", 20.0, "LODA 1, of CIFAR-10: the first five convolutional layers, c = 20.")
+loda_2 = preset("all", 30.0, "LODA 2, of CIFAR-10: all convolutional layers, c = 30. More accurate, less private.")
+loda_3 = preset("last5+linear", 1.0, "LODA 3, of SVHN: the last five convolutional layers and the linear one, c = 1.")

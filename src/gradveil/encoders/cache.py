@@ -1,0 +1,69 @@
+"""Encodings on disk, by hash: a picture is encoded once for one extractor and one set of options.
+
+A file is a checksum and the pixels as float32. One that is torn or damaged counts as not there. What was encoded leaves
+an empty file under the hash of the encoding as well: an encoding that comes back to be encoded again is then known.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from zlib import crc32
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradveil.encoders.starts import hash_of
+from gradveil.folder import private_files
+from gradveil.policies.semi_trained import cache_folder
+
+
+@dataclass(frozen=True)
+class Cache:
+    """Encodings under one key; `root` is in the user's cache."""
+
+    key: str
+    root: Path
+
+    @classmethod
+    def of(cls, key: str) -> Cache:
+        return cls(key, cache_folder() / "encoded")
+
+    def path(self, hashed: str) -> Path:
+        return self.root / self.key / hashed[:2] / hashed
+
+    def made(self, hashed: str) -> Path:
+        return self.root / "made" / hashed[:2] / hashed
+
+    def read(self, hashed: str, like: Tensor) -> Tensor | None:
+        """The encoding of a picture of this shape; None if it is not there whole."""
+        try:
+            content = self.path(hashed).read_bytes()
+        except OSError:
+            return None
+        check, pixels = content[:4], content[4:]
+        if len(pixels) != 4 * like.numel() or int.from_bytes(check, "little") != crc32(pixels):
+            return None
+        return torch.from_numpy(np.frombuffer(pixels, np.float32).copy()).view(like.shape)
+
+    def keep(self, hashed: str, encoding: Tensor) -> None:
+        """A cache that cannot be written costs time and nothing else."""
+        pixels = encoding.detach().float().cpu().contiguous().numpy().tobytes()
+        with suppress(OSError), private_files():
+            _write(self.path(hashed), crc32(pixels).to_bytes(4, "little") + pixels)
+            _write(self.made(hash_of(encoding)), b"")
+
+    def is_encoding(self, hashed: str) -> bool:
+        return self.made(hashed).exists()
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, but not synced: what a power cut tears is seen by its checksum."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    part.write_bytes(content)
+    os.replace(part, path)

@@ -1,0 +1,107 @@
+"""Algorithm 1 of LODA (Wan et al., 2022): away from the picture, near to its features, by steps of one length.
+
+The paper leaves open whether squares are summed or averaged and in which units pixels are. Sums over pixels in [0, 1]
+are the default; `papers/loda/calibrate.py` compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from gradveil.errors import ConfigError
+from gradveil.models.normalize import constants_of
+from gradveil.progress import leave_if_stopped
+
+Reduce = Literal["sum", "mean"]
+Units = Literal["unit", "normalized"]
+Extract = Callable[[Tensor], Sequence[Tensor]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recipe:
+    """Equation 4 and how it is descended. `c` pushes pixels away; `reduce` is for each layer and for the pixels."""
+
+    c: float = 20.0
+    steps: int = 500
+    rate: float = 0.1
+    reduce: Reduce = "sum"
+
+    def __post_init__(self) -> None:
+        if not (self.c >= 0 and self.rate > 0 and self.steps >= 1):
+            raise ConfigError(
+                f"loda: c = {self.c}, rate = {self.rate}, steps = {self.steps} is out of range, "
+                "take c >= 0, rate > 0 and steps >= 1"
+            )
+
+
+@dataclass(frozen=True)
+class Scale:
+    """The units of pixels: [0, 1], or those of the extractor's normalization, in which steps are then taken."""
+
+    mean: Tensor | float = 0.0
+    std: Tensor | float = 1.0
+
+    @classmethod
+    def of(cls, units: Units, model: torch.nn.Module, like: Tensor) -> Scale:
+        if units == "unit":
+            return cls()
+        mean, std = (x.to(like).view(-1, 1, 1) for x in constants_of(model, like.shape[-3]))
+        return cls(mean, std)
+
+    def inside(self, pictures: Tensor) -> Tensor:
+        return (pictures - self.mean) / self.std
+
+    def pictures(self, inside: Tensor) -> Tensor:
+        return inside * self.std + self.mean
+
+
+UNIT = Scale()
+
+
+def objective(got: Sequence[Tensor], wanted: Sequence[Tensor], apart: Tensor, recipe: Recipe) -> Tensor:
+    """Equation 4 of every picture: features alike, pixels apart. `apart` is x' - x*. [picture]"""
+    alike = torch.stack([size(a - b, recipe.reduce) for a, b in zip(got, wanted, strict=True)]).sum(0)
+    return alike - recipe.c * size(apart, recipe.reduce)
+
+
+def size(x: Tensor, reduce: Reduce) -> Tensor:
+    squares = x.square().flatten(1)
+    return squares.sum(1) if reduce == "sum" else squares.mean(1)
+
+
+def obscure(pictures: Tensor, starts: Tensor, extract: Extract, recipe: Recipe, scale: Scale = UNIT) -> Tensor:
+    """Encodings of the pictures, all at once and each on its own: [n, c, h, w] in [0, 1]."""
+    with torch.no_grad():
+        wanted = [feature.detach() for feature in extract(pictures)]
+    private, x = scale.inside(pictures), scale.inside(starts)
+    for _ in range(recipe.steps):
+        leave_if_stopped()
+        slope = slope_at(x, private, wanted, extract, recipe, scale)
+        x = projected(x - recipe.rate * of_length_one(slope), scale)
+    return scale.pictures(x).clamp(0, 1)  # once more: the way back from other units may round
+
+
+def slope_at(
+    x: Tensor, private: Tensor, wanted: Sequence[Tensor], extract: Extract, recipe: Recipe, scale: Scale = UNIT
+) -> Tensor:
+    """The gradient of every picture's objective."""
+    with torch.enable_grad():
+        x = x.detach().requires_grad_()
+        value = objective(extract(scale.pictures(x)), wanted, x - private, recipe).sum()
+        (slope,) = torch.autograd.grad(value, x)
+    return slope
+
+
+def of_length_one(slope: Tensor) -> Tensor:
+    """Per picture; where there is no slope there is no step."""
+    length = slope.flatten(1).norm(dim=1)
+    return slope / torch.where(length > 0, length, 1.0).view(-1, 1, 1, 1)
+
+
+def projected(x: Tensor, scale: Scale) -> Tensor:
+    return scale.inside(scale.pictures(x).clamp(0, 1))

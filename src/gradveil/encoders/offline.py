@@ -1,0 +1,203 @@
+"""Encode a whole data set offline, part by part: what is in the journal is not done again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load, save
+from torch import Tensor
+
+from gradveil.compute import Compute
+from gradveil.data.base import Dataset, check_amount
+from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
+from gradveil.defenses.ats import Ats
+from gradveil.defenses.base import Defense
+from gradveil.defenses.loda import Loda
+from gradveil.encoders.sheet import before_and_after
+from gradveil.encoders.starts import hash_of
+from gradveil.errors import ConfigError
+from gradveil.folder import JOURNAL, private_files, sync_folder, write_whole
+from gradveil.journal import Journal
+from gradveil.progress import Progress, Silent
+from gradveil.provenance import device_name, hash_tensors, now, own_version, sha256
+from gradveil.record import Record
+from gradveil.seeds import Seed
+from gradveil.types import Batch
+
+ON_A_CPU, ON_A_GPU = 64, 2048  # pictures of a part: what a kill can cost
+SHOWN = 8  # on the sheet
+
+
+@dataclass(frozen=True, kw_only=True)
+class Protection:
+    """A data set, and what is done to every picture of it on its own."""
+
+    dataset: Dataset
+    defense: Defense
+    settings: Mapping[str, Any]  # of the defense, by name, as a manifest tells them
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.defense, Ats | Loda):
+            raise ConfigError(
+                f"--defense: {self.settings['name']} does not change pictures one by one, take ats or loda; "
+                "gradveil audit runs every defense"
+            )
+        self.defense.check(torch.nn.Identity())
+        if isinstance(self.defense, Loda):
+            self.defense.check_pictures(self.dataset.images)
+        check_amount(ARCHIVE, (len(self.dataset), *self.dataset.shape))
+
+    def encode(self, pictures: Tensor) -> Tensor:
+        """Whatever is drawn belongs to the picture, so neither its place nor its neighbors matter."""
+        if isinstance(self.defense, Loda):
+            return self.defense.encode(pictures)
+        return torch.stack([self._one(picture) for picture in pictures])
+
+    def _one(self, picture: Tensor) -> Tensor:
+        rng = Seed(self.seed).at("protect", hash_of(picture)).rng()
+        return self.defense.batch(Batch(picture[None], torch.ones(1, 1).to(picture)), rng).images[0]
+
+    def described(self, precision: str) -> dict[str, Any]:
+        """What a folder must agree in to go on in it."""
+        data = {"images": self.dataset.images, "targets": self.dataset.targets}
+        return {
+            "defense": dict(self.settings),
+            "seed": self.seed,
+            "precision": precision,
+            "data": {"name": self.dataset.name, "pictures": len(self.dataset), "sha256": hash_tensors(data)},
+        }
+
+
+def protect(job: Protection, folder: Path, compute: Compute, progress: Progress | None = None) -> dict[str, Any]:
+    """Encode what is missing and write the archive; returns the manifest. A folder that is done is left as it is."""
+    asked = json.loads(json.dumps(job.described(compute.precision)))
+    there = found_in(folder, asked)
+    if there.get("finished"):
+        return _still_whole(folder, there)
+    with private_files():
+        (folder / PARTS).mkdir(parents=True, exist_ok=True)
+        with Journal(folder / JOURNAL) as journal, compute.active():
+            manifest = there or begun(asked, compute)
+            write_whole(folder / MANIFEST, _as_json(manifest))
+            _encode_parts(job, folder, journal, manifest["part"], compute, progress or Silent())
+            return _finished(job, folder, manifest)
+
+
+def begun(asked: Mapping[str, Any], compute: Compute) -> dict[str, Any]:
+    return {
+        "kind": KIND,
+        "schema": 1,
+        **asked,
+        "part": ON_A_GPU if compute.device.startswith("cuda") else ON_A_CPU,
+        "gradveil": own_version(),
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "device": device_name(compute.device),
+        "started": now(),
+        "finished": None,
+    }
+
+
+def _as_json(manifest: Mapping[str, Any]) -> bytes:
+    return (json.dumps(manifest, indent=2) + "\n").encode()
+
+
+def _still_whole(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    archive = folder / ARCHIVE
+    if not archive.is_file() or archive.stat().st_size != manifest["bytes"]:
+        raise ConfigError(f"{archive}: is not as the manifest says, restore it or choose another --out")
+    _clear(folder)
+    return manifest
+
+
+def _encode_parts(
+    job: Protection, folder: Path, journal: Journal, size: int, compute: Compute, progress: Progress
+) -> None:
+    images = job.dataset.images
+    done = {record.key: record for record in journal.records}
+    progress.begin(1)
+    progress.start(f"{job.settings['name']} on {job.dataset.name}", len(images))
+    for first in range(0, len(images), size):
+        part = images[first : first + size]
+        key = sha256("".join(map(hash_of, part)).encode())
+        if not _is_there(folder, done.get(key)):
+            journal.append(_encode_part(job, folder, key, first, part.to(compute.device)))
+        progress.step(min(first + size, len(images)), len(images))
+    progress.done(len(images), 0)
+    progress.end()
+
+
+def _is_there(folder: Path, record: Record | None) -> bool:
+    """On disk, byte for byte."""
+    if record is None or not (path := folder / PARTS / record.images).is_file():
+        return False
+    return sha256(path.read_bytes()) == record.notes[0]
+
+
+def _encode_part(job: Protection, folder: Path, key: str, first: int, pictures: Tensor) -> Record:
+    """The part first, its line in the journal then."""
+    start = time.monotonic()
+    content = save({"images": job.encode(pictures).float().cpu().contiguous()})
+    name = name_of(first)
+    write_whole(folder / PARTS / name, content)
+    return Record(
+        key=key,
+        status="ok",
+        scenario="protect",
+        defense=job.settings["name"],
+        attack="",
+        attacker="unaware",
+        client=f"{first}-{first + len(pictures)}",
+        example=first,
+        seed=job.seed,
+        seconds=time.monotonic() - start,
+        backend=pictures.device.type,
+        notes=(sha256(content),),
+        images=name,
+    )
+
+
+def name_of(first: int) -> str:
+    return f"{first:09d}.safetensors"
+
+
+def _parts(folder: Path, count: int, size: int) -> Iterator[np.ndarray]:
+    for first in range(0, count, size):
+        yield load((folder / PARTS / name_of(first)).read_bytes())["images"].numpy()
+
+
+def _finished(job: Protection, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+    """Archive, sheet, and last the manifest that says so; the parts are then no longer needed."""
+    archive, count = folder / ARCHIVE, len(job.dataset)
+    part = archive.with_name(f"{ARCHIVE}.part")
+    write_archive(part, _parts(folder, count, manifest["part"]), job.dataset, job.settings["name"])
+    os.replace(part, archive)
+    sync_folder(folder)
+    shown = torch.from_numpy(next(_parts(folder, count, manifest["part"])))[:SHOWN]
+    write_whole(folder / SHEET, before_and_after(job.dataset.images[:SHOWN], shown))
+    manifest = manifest | {"finished": now(), "bytes": archive.stat().st_size, "archive_sha256": _hash_file(archive)}
+    write_whole(folder / MANIFEST, _as_json(manifest))
+    _clear(folder)
+    return manifest
+
+
+def _hash_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _clear(folder: Path) -> None:
+    shutil.rmtree(folder / PARTS, ignore_errors=True)
+    (folder / JOURNAL).unlink(missing_ok=True)
