@@ -12,7 +12,20 @@ from typing import Any
 
 import pytest
 import torch
-from scenes import CLASSES, NO_DEFENSE, as_float32, drawn, four_pictures, perceptron, scene, seen_in, settled, smooth
+from scenes import (
+    CLASSES,
+    MEAN,
+    NO_DEFENSE,
+    STD,
+    as_float32,
+    drawn,
+    four_pictures,
+    perceptron,
+    scene,
+    seen_in,
+    settled,
+    smooth,
+)
 from torch import Tensor, nn
 
 import gradveil.defenses
@@ -27,14 +40,29 @@ from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.loda import Loda
+from gradveil.defenses.mixup import Mixup
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
+from gradveil.models.normalize import Normalize
+from gradveil.models.start import weights_from
 from gradveil.scenario import Scenario, ThreatModel
 from gradveil.seeds import Seed
 from gradveil.server import Observation, observe
 from gradveil.types import Batch, Update
 
 DOUBLE = Compute(precision="float64")
+
+
+def logistic() -> nn.Module:
+    """One linear layer and nothing else."""
+    with weights_from(3):
+        return nn.Sequential(Normalize(MEAN, STD), nn.Flatten(), nn.Linear(192, CLASSES)).double()
+
+
+TINY_LODA = {"extractor": "lenet:untrained", "layers": "all", "steps": 3, "cache": False}
+NEVER_IDLE = 100.0  # other pictures are fed at any strength: the update is another one of about the same size
+MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rate=0.08, cache=False)
 EITHER_SIDE = Ats(policy="0", library=("shearX2",))
 
 
@@ -46,7 +74,7 @@ class AttackRow:
     defense: Defense = NO_DEFENSE  # one that the attacker must know to have anything to do
 
     def scene(self, clients: int, examples: int = 1) -> Scenario:
-        threat = ThreatModel(knows_defense=self.defense is not NO_DEFENSE)
+        threat = ThreatModel(knows_defense=self.defense is not NO_DEFENSE, may_plant=True)
         return scene(self.model(), clients, examples, threat=threat)
 
 
@@ -78,6 +106,24 @@ ATTACK_ROWS = {
     "sgd-cosine": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
     "sgd-cosine-ats": AttackRow(easy={"steps": 200}, short={"steps": 30}),
     "linear": AttackRow(model=perceptron),
+    "decode-known": AttackRow(easy={"steps": 50}, short={"steps": 8}, defense=Mixup(k=1)),
+    "decode-carlini": AttackRow(
+        easy={"steps": 80, "joint": False},
+        short={"steps": 8, "joint": False, "similarity": "pixels"},
+        defense=Mixup(k=1),
+    ),
+    "linear-model": AttackRow(model=logistic),
+    "rtf": AttackRow(short={"neurons": 32, "sparse": True}),
+    "cah": AttackRow(),
+    "unmix": AttackRow(short={"neurons": 32}),
+    "loda-inverse": AttackRow(
+        easy={"steps": 200, "restarts": 1, "c": [0.1], "tv": [0.1], "lengths": [250]},
+        short={"steps": 10, "restarts": 1, "c": [1.0], "tv": [0.1], "lengths": [5], "rehearsal": 1},
+        defense=MILD_LODA,
+    ),
+    "loda-inverse-paper": AttackRow(
+        easy={"steps": 200, "restarts": 1}, short={"steps": 10, "restarts": 1, "length": 5}
+    ),
 }
 
 
@@ -99,7 +145,17 @@ DEFENSE_ROWS = {
     "uniform": DefenseRow(idle={"bits": 16}, rounding=2e-5),
     "qsgd": DefenseRow(idle={"bits": 16}, rounding=4e-5),
     "ats": DefenseRow(options={"policy": "3-1-7+12"}, idle={"policy": "none"}),
+    "oasis": DefenseRow(options={"transforms": "major+shear"}, idle={"transforms": "none"}),
+    "oasis-mr": DefenseRow(rounding=NEVER_IDLE),
+    "oasis-mr+sh": DefenseRow(rounding=NEVER_IDLE),
+    "oasis-hf": DefenseRow(rounding=NEVER_IDLE),
     "random-policy": DefenseRow(options={"library": ("translateX9", "invert0")}, idle={"length": 0}),
+    "loda": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
+    "loda-1": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
+    "loda-2": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
+    "loda-3": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
+    "mixup": DefenseRow(options={"k": 3}, idle={"k": 1}),
+    "instahide": DefenseRow(options={"k": 3}, idle={"k": 1, "signs": "none"}),
     "dpsgd": DefenseRow(options={"clip": 0.5}, idle={"clip": 1e9, "noise": 0.0}, rounding=1e-14),
     "fedcdp": DefenseRow(options={"clip": 0.5}, idle={"clip": 1e9, "noise": 0.0}, rounding=1e-14),
     "soteria": DefenseRow(options={"rate": 0.5}, idle={"rate": 0.0}),
@@ -129,7 +185,12 @@ def easy_scene(name: str) -> Scenario:
 
 
 def seen_by(name: str) -> Observation:
-    return seen_in(easy_scene(name), ATTACK_ROWS[name].defense)
+    return sent_by(name, easy_scene(name))
+
+
+def sent_by(name: str, scenario: Scenario) -> Observation:
+    """What comes back of the model that this attack sends."""
+    return observe(scenario, ATTACK_ROWS[name].defense, short(name), Seed(0))[0]
 
 
 def short(name: str) -> Attack:
@@ -201,8 +262,8 @@ def test_any_back_end_goes_the_same_way(name: str, backend: Any) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("examples", [1, 2])
 def test_a_reconstruction_has_the_shape_dtype_and_range_of_pictures(name: str, dtype, examples: int) -> None:
-    scenario, defense = ATTACK_ROWS[name].scene(2, examples), ATTACK_ROWS[name].defense
-    seen = seen_in(scenario if dtype == torch.float64 else as_float32(scenario), defense)
+    scenario = ATTACK_ROWS[name].scene(2, examples)
+    seen = sent_by(name, scenario if dtype == torch.float64 else as_float32(scenario))
     got = attacked(name, seen, Compute(precision="float64" if dtype == torch.float64 else "float32"))
     assert got.images.shape == (2, examples, 3, 8, 8)
     assert got.labels.shape == (2, examples, CLASSES)
@@ -231,7 +292,7 @@ def test_a_broken_update_fails_alone(name: str) -> None:
 def test_an_attack_without_labels_infers_them(name: str) -> None:
     scenario = easy_scene(name)
     threat = replace(scenario.threat, knows_labels=False)
-    hidden = seen_in(replace(scenario, threat=threat), ATTACK_ROWS[name].defense)
+    hidden = sent_by(name, replace(scenario, threat=threat))
     assert hidden.labels is None
     assert torch.equal(attacked(name, hidden).labels, scenario.private.labels)
 

@@ -32,7 +32,7 @@ from gradveil.policies.similarity import Similarity
 from gradveil.scenario import LocalTraining
 from gradveil.seeds import Seed, uniform
 
-TOGETHER = 10  # policies attacked in one go: their updates have to fit the memory
+TOGETHER = 2000  # clients attacked in one go: their updates have to fit the memory
 
 
 def main() -> None:
@@ -49,12 +49,14 @@ def main() -> None:
     }
     seconds = {"scores": time.perf_counter() - begin}
     begin = time.perf_counter()
-    psnr = attacked(policies, bench, args.images, args.steps)
+    psnr = attacked(policies, bench, args)
     seconds["attacks"] = time.perf_counter() - begin
     told = {"policies": list(map(str, policies)), "scores": scores, "psnr": psnr, "seconds": seconds}
     told |= {"model": args.model, "weights": args.weights.stem, "images": args.images, "steps": args.steps}
     told["correlation"] = {
-        f"{score} and {kind}": correlated(scores[score], psnr[kind]) for score in scores for kind in psnr
+        f"{score} and {kind}": correlated(values[: len(psnr[kind])], psnr[kind])
+        for score, values in scores.items()
+        for kind in psnr
     }
     args.out.write_text(json.dumps(told) + "\n")
     print(json.dumps({"seconds": seconds, **told["correlation"]}, indent=1))
@@ -84,19 +86,22 @@ def scores_of(policies: list[Policy], model: torch.nn.Module, kind: str, bench: 
     return found
 
 
-def attacked(policies: list[Policy], bench: Bench, images: int, steps: int) -> dict[str, list[float]]:
-    """Mean PSNR of the attack under each policy."""
-    attack = ATTACKS["invertgrad-ats"](steps=steps)
+def attacked(policies: list[Policy], bench: Bench, args: argparse.Namespace) -> dict[str, list[float]]:
+    """Mean PSNR of the attack under each policy; of the first ones only where the time runs out."""
+    attack, images, begin = ATTACKS["invertgrad-ats"](steps=args.steps), args.images, time.perf_counter()
     found: dict[str, list[float]] = {"fed": [], "private": []}
-    for first in range(0, len(policies), TOGETHER):
-        some = policies[first : first + TOGETHER]
+    size = max(1, TOGETHER // images)
+    for first in range(0, len(policies), size):
+        if first and (time.perf_counter() - begin) * (1 + size / first) > args.seconds:
+            break
+        some = policies[first : first + size]
         rounds = [bench.observed(DEFENSES["ats"](policy=str(policy)), images) for policy in some]
         seen = joined([observation for observation, _ in rounds], [str(policy) for policy in some])
         got = attack.reconstruct(seen, Seed(1), bench.compute).images.float().cpu().clamp(0, 1)
         for pictures, (_, truth) in zip(got.split(images), rounds, strict=True):
             for kind, true in (("fed", truth.fed), ("private", truth.private)):
                 found[kind].append(mean_psnr(pictures, true.images.float().cpu()))
-        print(first, found["fed"][-TOGETHER:], flush=True)
+        print(f"{first + len(some)} policies, {time.perf_counter() - begin:.0f} s", flush=True)
     return found
 
 
@@ -123,6 +128,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--policies", type=int, default=100)
     parser.add_argument("--images", type=int, default=50)
     parser.add_argument("--steps", type=int, default=1200)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="for the attacks, at most")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
     return parser.parse_args()

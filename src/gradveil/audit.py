@@ -82,6 +82,8 @@ def _described(scenario: Scenario) -> dict[str, Any]:
         "labels": "known" if scenario.threat.knows_labels else "inferred",
         "training": "known" if scenario.threat.knows_training else "estimated",
         "rounds": scenario.threat.rounds,
+        "aggregate": scenario.aggregate,
+        "encodings": "seen" if scenario.threat.sees_encodings else "hidden",
         "attacker": "malicious" if scenario.threat.may_plant else "curious",
     }
 
@@ -149,10 +151,12 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
             )
         if attack.needs_views and not any(defense.views() for defense in audit.defenses.values()):
             raise ConfigError(f"attack.{label}: no defense here has a policy to know, add one (ats) or leave it out")
+        if attack.needs_mixture and not any(defense.mixes for defense in audit.defenses.values()):
+            raise ConfigError(f"attack.{label}: no defense here mixes pictures, add one (mixup) or leave it out")
     for scenario in (audit.scenario, *audit.also):
         model = in_client_mode(scenario.model, scenario.training)
         for defense in audit.defenses.values():
-            defense.check(model)
+            defense.bind(scenario).check(model)
         if not scenario.private.images.isfinite().all():
             raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
     first = audit.scenario.private.images[:1, :1].float().cpu()

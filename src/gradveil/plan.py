@@ -118,6 +118,7 @@ def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
         training=LocalTraining(loss=scenario.training.loss),
         threat=replace(scenario.threat, knows_labels=True, knows_training=True),
         trained=scenario.trained and not early,
+        aggregate=1,
     )
 
 
@@ -139,9 +140,10 @@ class Grid:
                 knowing = replace(scenario.threat, knows_defense=True)
                 adaptive = replace(unaware, attacker="adaptive", scenario=replace(scenario, threat=knowing))
                 none = unaware.undefended or not defense.has_adaptive_attacker
-                if not self.attacks[attack].needs_views or unaware.undefended:
+                method = self.attacks[attack]
+                if unaware.undefended or not (method.needs_views or method.needs_mixture):
                     yield [unaware] if none else [unaware, adaptive]
-                elif defense.views():
+                elif (method.needs_views and defense.views()) or (method.needs_mixture and defense.mixes):
                     yield [adaptive]
 
     def undefended(self, scenario: Scenario) -> Iterator[list[Cell]]:

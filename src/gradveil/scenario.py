@@ -48,6 +48,7 @@ class ThreatModel:
     knows_labels: bool = True
     knows_training: bool = True  # local steps and rate; the rest of `LocalTraining` is the protocol's
     knows_defense: bool = False  # the adaptive attacker
+    sees_encodings: bool = False  # what a defense makes of pictures before training, as where it is published
     may_plant: bool = False  # the actively dishonest server
     rounds: int = 1  # of one client that it may join up: same model, same data, new random numbers
 
@@ -57,7 +58,8 @@ class Scenario:
     """One model and many independent clients: their data, their training, their enemy.
 
     `private` holds every client's data with a leading client axis; `names` tells the clients apart, so that a
-    client's random numbers do not depend on who else is audited.
+    client's random numbers do not depend on who else is audited. With `aggregate` above 1 a "client" is a group of that
+    many, its pictures dealt out evenly, and the server sees the sum of their updates alone.
     """
 
     name: str
@@ -68,6 +70,7 @@ class Scenario:
     threat: ThreatModel = ThreatModel()
     public: Batch | None = None
     trained: bool = False  # early models leak most
+    aggregate: int = 1  # clients whose updates reach the server as one sum
 
     @property
     def regime(self) -> Regime:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.client import BATCH_NORMS, Step, batch_statistics, in_client_mode, local_steps, parameters_of
+from gradveil.defenses.mixture import Mixture
 from gradveil.errors import ThreatModelError
 from gradveil.scenario import LocalTraining, Scenario
 from gradveil.seeds import Seed
-from gradveil.types import Batch, Labels, Update
+from gradveil.types import Batch, Images, Labels, Update
 
 if TYPE_CHECKING:
     from gradveil.attacks.base import Attack
@@ -27,7 +28,7 @@ class Observation:
     model: nn.Module  # as sent
     update: Update  # each [client, *parameter]
     training: LocalTraining  # with one step at rate 1 in the place of what is not known
-    examples: int
+    examples: int  # as fed; for one who knows a defense that feeds copies, without them: see `as_fed`
     shape: tuple[int, int, int]
     classes: int
     names: tuple[str, ...]  # of the clients; random streams are keyed by them
@@ -37,6 +38,8 @@ class Observation:
     statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
     history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
     training_known: bool = True  # local steps and rate
+    mixture: Mixture | None = None  # what a known defense mixed, weights [client, encoding, source]
+    encodings: Images | None = None  # what a defense made of the pictures, for an attacker who got hold of it
 
     def take(self, clients: Sequence[int]) -> Observation:
         """The same round as if only these clients were in it; a client may be taken more than once."""
@@ -48,7 +51,16 @@ class Observation:
             labels=None if self.labels is None else self.labels[at],
             statistics=None if self.statistics is None else {k: v[at] for k, v in self.statistics.items()},
             history=tuple(round_.take(clients) for round_ in self.history),
+            mixture=None if self.mixture is None else self.mixture.take(at),
+            encodings=None if self.encodings is None else self.encodings[at],
         )
+
+    def as_fed(self) -> Observation:
+        """For attacks that read off whatever was fed, copies too: as one sees the round who does not know of them."""
+        copies = 1 if self.defense is None else self.defense.copies
+        labels = None if self.labels is None else self.labels.repeat_interleave(copies, 1)
+        earlier = tuple(one.as_fed() for one in self.history)
+        return replace(self, examples=copies * self.examples, labels=labels, defense=None, history=earlier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,7 +83,8 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
             f"scenario {scenario.name}: the attack changes the model, but threat.may_plant is false, "
             "set threat.may_plant = true (--attacker malicious)"
         )
-    sent = attack.plant(defense.model(scenario.model), scenario.public, seed.at("plant"))
+    defense = defense.bind(scenario)
+    sent = attack.plant(defense.model(scenario.model), _known(scenario), seed.at("plant"))
     model = in_client_mode(sent, scenario.training)
     earlier = [_round(sent, model, scenario, defense, seed.at("round", k))[0] for k in range(threat.rounds - 1)]
     observation, truth = _round(sent, model, scenario, defense, seed)
@@ -82,32 +95,69 @@ def _round(
     sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed
 ) -> tuple[Observation, Truth]:
     """What the server sees of one round of all clients."""
-    threat, training = scenario.threat, scenario.training
-    rounds = [_client_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
+    threat, training, alone = scenario.threat, scenario.training, scenario.aggregate == 1
+    rounds = [_group_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
+    told = [_without_copies(one, defense.copies if threat.knows_defense else 1) for one in fed]
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
-        training=training if threat.knows_training else replace(training, steps=1, rate=1.0),
+        training=_as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
         training_known=threat.knows_training,
-        examples=fed[0].images.shape[0],
+        examples=told[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
         classes=scenario.classes,
         names=scenario.names,
-        labels=torch.stack([f.labels for f in fed]) if threat.knows_labels else None,
+        labels=torch.stack([one.labels for one in told]) if threat.knows_labels else None,
         defense=defense if threat.knows_defense else None,
         public=scenario.public,
         statistics=_stacked(statistics) if training.batchnorm == "batch-shared" else None,
+        mixture=_mixture(scenario, defense, seed) if threat.knows_defense and defense.mixes and alone else None,
+        encodings=_batch_of(told).images if threat.sees_encodings and defense.acts_at("data") else None,
     )
     return observation, Truth(private=scenario.private, fed=_batch_of(fed))
 
 
+def _known(scenario: Scenario) -> Batch:
+    """What a server that plants knows of pictures: the public ones; an empty batch tells their size all the same."""
+    return scenario.public or Batch(*(x.flatten(0, 1)[:0] for x in scenario.private))
+
+
+def _as_one_client(training: LocalTraining, scenario: Scenario) -> LocalTraining:
+    """The training as the attacker imitates it: a group is one client that takes all minibatches of a step at once."""
+    size = training.batch_size
+    return training if size is None else replace(training, batch_size=size * scenario.aggregate)
+
+
+def _group_round(
+    sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, group: int
+) -> tuple[Update, Batch, dict[str, Tensor]]:
+    """What the server gets of one client or, summed, of a group.
+
+    The sum is kept as a mean, since the server knows how many there are: for one step of FedSGD it then is the update
+    of a single client who holds all of the group's pictures.
+    """
+    count, name = scenario.aggregate, scenario.names[group]
+    images, labels = (x.unflatten(0, (count, -1)) for x in _private(scenario, group))
+    names = [name] if count == 1 else [f"{name}.{member}" for member in range(count)]
+    members = zip(names, map(Batch, images, labels), strict=True)
+    rounds = [_client_round(sent, model, scenario, defense, seed, *member) for member in members]
+    if count == 1:
+        return rounds[0]
+    updates, fed, statistics = zip(*rounds, strict=True)
+    whole = Batch(torch.cat([f.images for f in fed]), torch.cat([f.labels for f in fed]))
+    return _mean(updates), whole, _mean(statistics)
+
+
+def _mean(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+    return {key: stack.mean(0) for key, stack in _stacked(each).items()}
+
+
 def _client_round(
-    sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, client: int
+    sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed, name: str, private: Batch
 ) -> tuple[Update, Batch, dict[str, Tensor]]:
     """What one client sends, what it was fed, and the running statistics after its round."""
-    name, training = scenario.names[client], scenario.training
-    private = Batch(scenario.private.images[client], scenario.private.labels[client])
+    training = scenario.training
     data = defense.data(private, seed.at("data", name).rng())
     rng = seed.at("client", name).rng()
     steps = list(local_steps(model, parameters_of(model), data, training, defense, rng))
@@ -116,14 +166,31 @@ def _client_round(
     return update, _first_epoch(data, steps, training), statistics
 
 
+def _private(scenario: Scenario, client: int) -> Batch:
+    return Batch(scenario.private.images[client], scenario.private.labels[client])
+
+
+def _mixture(scenario: Scenario, defense: Defense, seed: Seed) -> Mixture:
+    """What the clients' mixing draws, from the streams that they draw it from themselves."""
+    streams = [seed.at("data", name).rng() for name in scenario.names]
+    each = [defense.mixture(_private(scenario, client), rng) for client, rng in enumerate(streams)]
+    return Mixture.of_clients([one for one in each if one is not None])
+
+
 def _first_epoch(data: Batch, steps: Sequence[Step], training: LocalTraining) -> Batch:
     """The pictures as fed, each once; those that no step has reached as they would have been."""
     count = data.images.shape[0]
     size = min(training.batch_size or count, count)
     epoch = [step.batch for step in steps[: -(-count // size)]]
     rest = slice(size * len(epoch), None)
-    epoch.append(Batch(data.images[rest], data.labels[rest]))
+    copies = max(1, epoch[0].images.shape[0] // size)  # of a defense that enlarges batches
+    epoch.append(Batch(*(x[rest].repeat_interleave(copies, 0) for x in data)))
     return Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+
+
+def _without_copies(fed: Batch, copies: int) -> Batch:
+    """The first of every picture's copies."""
+    return Batch(*(x[::copies] for x in fed))
 
 
 def _running_statistics(sent: nn.Module, model: nn.Module, steps: Sequence[Step]) -> dict[str, Tensor]:

@@ -129,7 +129,9 @@ def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Atte
         matched = align(images, fed, found).images
         scores |= {f"{m.name}_fed": m.score(matched, fed) for m in judge.metrics}
     if not cell.scenario.threat.knows_labels:
-        scores["labels"] = labels_right(got.labels, truth.fed.labels).unsqueeze(-1).expand(private.shape[:2])
+        same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
+        there = truth.fed.labels if same_size else truth.private.labels
+        scores["labels"] = labels_right(got.labels, there).unsqueeze(-1).expand(private.shape[:2])
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
     over = peak_signal_to_noise(shown, private) - blank
     return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from scenes import CLASSES, MEAN, STD, drawn, one_hot, scene
-from test_contracts import ATTACK_ROWS
+from test_contracts import ATTACK_ROWS, NO_DEFENSE
 from torch import Generator, nn
 
 from gradveil import journal
@@ -24,9 +24,10 @@ from gradveil.metrics import METRICS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
 from gradveil.record import Record
-from gradveil.scenario import Scenario
+from gradveil.scenario import Scenario, ThreatModel
 from gradveil.types import Update
 
+PLANTING = {name for name in ATTACKS if ATTACKS[name]().plants}
 each_attack = pytest.mark.parametrize("name", ATTACKS)
 
 
@@ -44,13 +45,17 @@ class Spoiled(Defense):
             spoiled[first] = spoiled[first].flatten().index_fill(0, torch.tensor(3), self.entry).view_as(spoiled[first])
         return spoiled
 
+    def surrogate(self, seen: Update) -> Defense:
+        return Defense()
 
-def tiny(shape: tuple[int, int, int]) -> nn.Module:
-    """A perceptron for pictures of any shape: all attacks can work on it."""
+
+def tiny(shape: tuple[int, int, int], single: bool = False) -> nn.Module:
+    """A perceptron for pictures of any shape, which nearly all attacks can work on, or a single layer."""
     numbers, channels = shape[0] * shape[1] * shape[2], shape[0]
     with weights_from(5):
-        layers = [nn.Flatten(), nn.Linear(numbers, 32), nn.Sigmoid(), nn.Linear(32, CLASSES)]
-        return nn.Sequential(Normalize(MEAN[:channels], STD[:channels]), *layers)
+        deep = [nn.Linear(numbers, 32), nn.Sigmoid(), nn.Linear(32, CLASSES)]
+        layers = [nn.Linear(numbers, CLASSES)] if single else deep
+        return nn.Sequential(Normalize(MEAN[:channels], STD[:channels]), nn.Flatten(), *layers)
 
 
 def records_of(
@@ -58,10 +63,14 @@ def records_of(
 ) -> list[Record]:
     """Two clients in float32, from the audit to its journal."""
     examples, options = changes.pop("examples", 1), changes.pop("options", ATTACK_ROWS[name].short)
-    victims: Scenario = scene(tiny(shape), 2, examples, shape=shape, labels=one_hot(2, examples))
+    threat = ThreatModel(may_plant=True)
+    model = tiny(shape, single=name == "linear-model")
+    victims: Scenario = scene(model, 2, examples, shape=shape, labels=one_hot(2, examples), threat=threat)
     victims = replace(victims, private=type(victims.private)(*(x.float() for x in victims.private)))
     attack, known = ATTACKS[name](**options), ATTACK_ROWS[name].defense
-    together = Stack((known, defense or Defense())) if attack.needs_views else defense or Defense()
+    must_know = known is not NO_DEFENSE
+    parts = tuple(part for part in (known, defense) if part is not None)
+    together = Stack(parts) if must_know else defense or Defense()
     audit = Audit(
         scenario=victims,
         defenses={"spoiled": together},
@@ -71,7 +80,7 @@ def records_of(
         controls=False,
     )
     run(audit, folder, Compute())
-    attacker = "adaptive" if attack.needs_views else "unaware"
+    attacker = "adaptive" if must_know else "unaware"
     return [record for record in journal.read(folder / "journal.jsonl") if record.attacker == attacker]
 
 
@@ -87,9 +96,11 @@ def over_blank(record: Record) -> float:
 @each_attack
 @pytest.mark.parametrize("entry", [torch.nan, torch.inf])
 def test_a_number_that_is_none_fails_the_trial(name: str, entry: float, tmp_path: Path) -> None:
+    """Or it does not matter: who reads a picture off one row of a planted layer need not look at the others."""
     records = records_of(name, tmp_path / "run", defense=Spoiled(entry=entry))
     assert len(records) == 2
-    assert all(map(failed_clearly, records))
+    for record in records:
+        assert failed_clearly(record) or (name in PLANTING and record.scores["psnr"] > 60)
 
 
 @each_attack
@@ -129,11 +140,13 @@ def test_grayscale(name: str, tmp_path: Path) -> None:
 @each_attack
 def test_pictures_of_one_pixel(name: str, tmp_path: Path) -> None:
     """A pixel has no neighbors: total variation has nothing to say."""
+    if name.startswith("loda-inverse"):
+        pytest.skip("its extractor refuses pictures of one pixel")
     options = ATTACK_ROWS[name].easy
     for record in records_of(name, tmp_path / "with", (3, 1, 1), options=options):
         assert record.status == "ok"
         assert over_blank(record) > 0
-    if "tv" in options_of(ATTACKS[name]):
+    if "tv" in options_of(ATTACKS[name]) and name not in PLANTING:
         for record in records_of(name, tmp_path / "without", (3, 1, 1), options={**options, "tv": 0.0}):
             assert record.status == "ok"
             assert over_blank(record) > 0

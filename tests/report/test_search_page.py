@@ -16,8 +16,9 @@ from gradveil.report.search_page import charts, write_search_page
 
 def record(policy: str, score: str, values: list[float]) -> Record:
     scores = {str(place): value for place, value in enumerate(values)}
-    return Record(key=f"{score}/{policy}", status="ok", scenario="search", defense=policy, attack=f"{score}-score",
-                  attacker="unaware", client="0-2", example=0, seed=0, seconds=0.0, backend="sweep", scores=scores)  # fmt: skip
+    who = {"attacker": "unaware", "client": "0-2", "example": 0, "seed": 0, "seconds": 0.0, "backend": "sweep"}
+    what = {"key": f"{score}/{policy}", "scenario": "search", "defense": policy, "attack": f"{score}-score"}
+    return Record(status="ok", scores=scores, **what, **who)  # type: ignore[arg-type]
 
 
 RECORDS = [

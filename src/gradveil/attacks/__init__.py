@@ -5,6 +5,9 @@ from collections.abc import Callable
 from gradveil.attacks.adam_l1 import adam_l1, adam_l1_ats
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.base import Attack
+from gradveil.attacks.cah import cah
+from gradveil.attacks.decode_carlini import decode_carlini
+from gradveil.attacks.decode_known import decode_known
 from gradveil.attacks.dlg import dlg, dlg_code, dlg_paper
 from gradveil.attacks.dlg_joint import dlg_joint
 from gradveil.attacks.gradinversion import gradinversion, gradinversion_ats
@@ -13,7 +16,11 @@ from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
 from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.linear import linear
+from gradveil.attacks.linear_model import linear_model
+from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
+from gradveil.attacks.rtf import rtf
 from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
+from gradveil.attacks.unmix import unmix
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
     "autoattack": autoattack,
@@ -37,5 +44,13 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "gradinversion-full-paper": gradinversion_full_paper,
     "sgd-cosine": sgd_cosine,
     "sgd-cosine-ats": sgd_cosine_ats,
+    "loda-inverse": loda_inverse,
+    "loda-inverse-paper": loda_inverse_paper,
     "linear": linear,
+    "linear-model": linear_model,
+    "rtf": rtf,
+    "cah": cah,
+    "decode-known": decode_known,
+    "decode-carlini": decode_carlini,
+    "unmix": unmix,
 }

@@ -3,13 +3,15 @@ attack suits the model at hand.
 
 An audit runs its stages as attacks of their own, so that each has its controls and the worst of them counts picture by
 picture; pictures that leaked drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
-privacy, and a stage that has nothing to work on in a model is left out and named.
+privacy, and a stage that has nothing to work on in a model is left out and named. Where the server may change the
+model, an audit runs the attacks of `PLANTED` first; `AutoAttack` itself plants nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -41,6 +43,15 @@ STAGES: Mapping[str, Callable[..., Attack]] = {
     "invertgrad": invertgrad,
     "gradinversion": gradinversion,
 }
+# stage -> attack and options, where the server may plant. Sparse, since pruning spares rows that are alone with a
+# picture; three functionals, since pictures that are turned or mirrored keep their mean but not the others
+PLANTED: Mapping[str, tuple[str, Mapping[str, str | bool]]] = {
+    "rtf": ("rtf", {"functional": "mean", "sparse": True}),
+    "rtf-fourier": ("rtf", {"functional": "fourier:32", "sparse": True}),
+    "rtf-random": ("rtf", {"functional": "random", "sparse": True}),
+    "cah": ("cah", {}),
+}
+BINS_PER_PICTURE, FEWEST_BINS, MOST_BINS = 16, 256, 4096
 EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one received needs no further stage
 
 
@@ -51,6 +62,13 @@ def autoattack(*, steps: int | None = None) -> AutoAttack:
     """
     given = {} if steps is None else {"steps": steps}
     return AutoAttack(stages={name: make(**(given if name != "linear" else {})) for name, make in STAGES.items()})
+
+
+def planted_stages(examples: int) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The attacks that plant, and their options for updates of so many pictures."""
+    neurons = min(max(BINS_PER_PICTURE * examples, FEWEST_BINS), MOST_BINS)
+    size: Mapping[str, dict[str, int]] = {"rtf": {}, "cah": {"examples": examples}}
+    return {stage: (name, {**options, "neurons": neurons, **size[name]}) for stage, (name, options) in PLANTED.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

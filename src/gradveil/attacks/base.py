@@ -49,6 +49,11 @@ class Attack(ABC):
         """Whether it is only for an attacker who knows a defense that has views."""
         return False
 
+    @property
+    def needs_mixture(self) -> bool:
+        """Whether it is only for an attacker who knows a defense that mixes pictures."""
+        return False
+
     def undefended(self) -> Attack:
         """The same attack where nothing is done to the pictures: what its controls run."""
         return self

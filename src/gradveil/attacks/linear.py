@@ -70,7 +70,7 @@ class FirstLinear(Attack):
         """`loss` is the share of dW that the pictures found do not explain."""
         seen = averaged(seen)
         weight, bias = self._gradients_of(seen, first_linear(seen, seed))
-        if seen.examples == 1:
+        if seen.as_fed().examples == 1:
             inputs, found = _fit(weight, bias)
         else:
             inputs, found = self._choose(seen, weight, bias)

@@ -13,6 +13,8 @@ import typer
 from gradveil.cli.audit import audit
 from gradveil.cli.bench import bench
 from gradveil.cli.catalogue import catalogue
+from gradveil.cli.check_model import check_model
+from gradveil.cli.protect import protect, train_extractor
 from gradveil.cli.report import report
 from gradveil.cli.reproduce import reproduce_cell
 from gradveil.cli.search import search
@@ -35,10 +37,13 @@ app = typer.Typer(
 )
 app.command("audit")(audit)
 app.command("search")(search)
+app.command("protect")(protect)
+app.command("train-extractor")(train_extractor)
 app.command("report")(report)
 app.command("verify")(verify)
 app.command("reproduce-cell")(reproduce_cell)
 app.command("table")(table)
+app.command("check-model")(check_model)
 app.command("list")(catalogue)
 app.add_typer(bench, name="bench")
 

@@ -34,7 +34,7 @@ def build(config: AuditConfig) -> Audit:
     config = resolve(config)
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
-    largest = max(config.scenario.batch_size, *map(int, config.also.get("batch_size", (1,))))
+    largest = _most(config, "batch_size") * _most(config, "aggregate")
     parts = split(dataset, config.scenario.images, largest)
     scenario = scenario_of(config.scenario, dataset, parts)
     return Audit(
@@ -51,6 +51,10 @@ def build(config: AuditConfig) -> Audit:
         gallery=parts.gallery,
         settings=to_tables(config),
     )
+
+
+def _most(config: AuditConfig, key: str) -> int:
+    return max(getattr(config.scenario, key), *map(int, config.also.get(key, (1,))))
 
 
 def variations(config: AuditConfig, dataset: Dataset, parts: Split) -> Iterator[Scenario]:
@@ -71,6 +75,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
         names=parts.names,
         public=parts.public,
         trained=bool(config.weights),
+        aggregate=config.aggregate,
         training=LocalTraining(
             steps=config.local_steps,
             rate=config.local_rate,
@@ -84,6 +89,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
             knows_labels=config.labels == "known",
             knows_training=config.training == "known",
             rounds=config.rounds,
+            sees_encodings=config.encodings == "seen",
             may_plant=config.attacker == "malicious",
         ),
     )
@@ -91,8 +97,8 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scena
 
 def _grouped(victims: Tensor, config: ScenarioConfig) -> Tensor:
     """The first victims, in groups of this scenario's size: the same pictures whatever else is varied."""
-    group = (config.images, config.batch_size)
-    return victims.flatten(0, 1)[: config.images * config.batch_size].unflatten(0, group)
+    group = (config.images, config.batch_size * config.aggregate)
+    return victims.flatten(0, 1)[: group[0] * group[1]].unflatten(0, group)
 
 
 def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
@@ -108,10 +114,12 @@ def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
 
 
 def name_of(config: ScenarioConfig) -> str:
-    """Data, model, pictures per client and, if more than one, local steps: `photos-lenet-b1`."""
+    """Data, model, pictures per client and, if more than one, local steps and clients in a sum: `photos-lenet-b1`."""
     parts = [Path(config.data).name, Path(config.model).name, f"b{config.batch_size}"]
     if config.local_steps > 1:
         parts.append(f"t{config.local_steps}")
+    if config.aggregate > 1:
+        parts.append(f"k{config.aggregate}")
     return slug("-".join(parts))
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.autoattack import STAGES
+from gradveil.attacks.autoattack import STAGES, planted_stages
 from gradveil.config.budget import spend
 from gradveil.config.check import Where, check_options, complete, missing_options, options_of
 from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
@@ -29,8 +29,8 @@ def is_user_model(spec: str) -> bool:
 def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
     """The same config with every option checked, the budget spent and the defaults written out."""
     _check_metrics(config, where)
-    config = _expanded(config, where)
     defenses = {label: _checked(c, DEFENSES, f"defense.{label}", where) for label, c in config.defense.items()}
+    config = _expanded(replace(config, defense=defenses), where)
     attacks = {label: _checked(c, ATTACKS, f"attack.{label}", where) for label, c in config.attack.items()}
     for kind, chosen in (("defense", defenses), ("attack", attacks)):
         if not chosen:
@@ -69,11 +69,25 @@ def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
             attacks[label] = choice
             continue
         checked = _checked(choice, ATTACKS, f"attack.{label}", where)
-        for stage, method in STAGES.items():
-            options = {k: v for k, v in checked.options.items() if k in options_of(method)}
-            attacks[stage if stage not in config.attack else f"{label}.{stage}"] = Choice(name=stage, options=options)
+        for stage, method in (_stages(config.scenario) | _decoders(config.defense)).items():
+            options = {k: v for k, v in checked.options.items() if k in options_of(ATTACKS[method.name])}
+            stage = stage if stage not in config.attack else f"{label}.{stage}"
+            attacks[stage] = replace(method, options={**method.options, **options})
     whole = any(choice.name == "autoattack" for choice in config.attack.values())
     return replace(config, attack=attacks, sequence=config.sequence or whole)
+
+
+def _stages(scenario: ScenarioConfig) -> dict[str, Choice]:
+    """Those that plant first, where the server may, since they are cheap and see most."""
+    planted = planted_stages(scenario.batch_size * scenario.aggregate) if scenario.attacker == "malicious" else {}
+    stages = {stage: Choice(name=name, options=options) for stage, (name, options) in planted.items()}
+    return stages | {stage: Choice(name=stage) for stage in STAGES}
+
+
+def _decoders(defenses: Mapping[str, Choice]) -> dict[str, Choice]:
+    """What undoes these defenses, and is no attack on any other."""
+    built = [DEFENSES[choice.name](**choice.options) for choice in defenses.values()]
+    return {name: Choice(name=name) for defense in built for name in defense.decoders}
 
 
 def _check_metrics(config: AuditConfig, where: Where) -> None:

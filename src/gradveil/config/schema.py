@@ -19,7 +19,7 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
-          "weight_decay", "batchnorm", "labels", "training", "rounds")  # fmt: skip
+          "weight_decay", "batchnorm", "labels", "training", "rounds", "aggregate")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +51,8 @@ class ScenarioConfig:
     labels: Literal["known", "inferred"] = "known"
     training: Literal["known", "estimated"] = "known"  # whether the attacker knows local steps and rate
     rounds: int = number(1, low=1, high=1000)  # of every client that the attacker joins up
+    aggregate: int = number(1, low=1, high=1000)  # clients with batch_size pictures each whose updates come as one sum
+    encodings: Literal["hidden", "seen"] = "hidden"  # whether the attacker also has the pictures as encoded
     attacker: Literal["eavesdropper", "curious", "malicious"] = "curious"
 
 

@@ -7,7 +7,11 @@ from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.defenses.instahide import instahide
 from gradveil.defenses.laplacian import Laplacian
+from gradveil.defenses.loda import Loda, loda_1, loda_2, loda_3
+from gradveil.defenses.mixup import Mixup
+from gradveil.defenses.oasis import Oasis, oasis_hf, oasis_mr, oasis_mr_sh
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.qsgd import Qsgd
@@ -29,6 +33,16 @@ DEFENSES: dict[str, Callable[..., Defense]] = {
     "qsgd": Qsgd,
     "ats": Ats,
     "random-policy": random_policy,
+    "oasis": Oasis,
+    "oasis-mr": oasis_mr,
+    "oasis-mr+sh": oasis_mr_sh,
+    "oasis-hf": oasis_hf,
+    "loda": Loda,
+    "loda-1": loda_1,
+    "loda-2": loda_2,
+    "loda-3": loda_3,
+    "mixup": Mixup,
+    "instahide": instahide,
     "dpsgd": Dpsgd,
     "fedcdp": FedCdp,
     "soteria": Soteria,

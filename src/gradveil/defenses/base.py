@@ -7,7 +7,9 @@ from typing import ClassVar
 
 from torch import Generator, nn
 
+from gradveil.defenses.mixture import Mixture
 from gradveil.defenses.view import View
+from gradveil.scenario import Scenario
 from gradveil.types import Batch, GradientFn, Update
 
 
@@ -38,6 +40,13 @@ class Defense:
     def check(self, model: nn.Module) -> None:
         """ConfigError if there is nothing in this model that the defense could act on: said before the run."""
         return None
+
+    def bind(self, scenario: Scenario) -> Defense:
+        """The defense for the clients of this scenario, with what it takes from what is public there.
+
+        ConfigError if it cannot act on so few pictures: said before the run.
+        """
+        return self
 
     def model(self, model: nn.Module) -> nn.Module:
         """Once, when the federation agrees on the architecture."""
@@ -72,6 +81,15 @@ class Defense:
         """
         return Defense()
 
+    def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
+        """What `data` draws from the same stream, for an attacker who is granted it; None: it mixes no pictures."""
+        return None
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        """Names of the attacks that undo what this defense does to pictures: `autoattack` runs them as well."""
+        return ()
+
     def views(self) -> tuple[View, ...]:
         """What may have happened to the pictures, for a defense that draws it: one view for each possible draw.
 
@@ -79,6 +97,15 @@ class Defense:
         are, or what happens to them is in the surrogate.
         """
         return ()
+
+    @property
+    def copies(self) -> int:
+        """Pictures fed for each one of the client's, which come next to each other: more than 1 enlarges the batch."""
+        return 1
+
+    @property
+    def mixes(self) -> bool:
+        return type(self).mixture is not Defense.mixture
 
     @property
     def has_adaptive_attacker(self) -> bool:

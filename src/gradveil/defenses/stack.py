@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -9,8 +10,10 @@ from itertools import product
 from torch import Generator, nn
 
 from gradveil.defenses.base import Defense
+from gradveil.defenses.mixture import Mixture
 from gradveil.defenses.view import View, chained
 from gradveil.errors import ConfigError, unknown
+from gradveil.scenario import Scenario
 from gradveil.types import Batch, GradientFn, Update
 
 
@@ -28,6 +31,9 @@ class Stack(Defense):
         for defense in self.defenses:
             defense.check(model)
             model = defense.model(model)
+
+    def bind(self, scenario: Scenario) -> Stack:
+        return Stack(tuple(defense.bind(scenario) for defense in self.defenses))
 
     def model(self, model: nn.Module) -> nn.Module:
         for defense in self.defenses:
@@ -58,11 +64,31 @@ class Stack(Defense):
         return any(defense.acts_at(stage) for defense in self.defenses)
 
     @property
+    def copies(self) -> int:
+        return math.prod(defense.copies for defense in self.defenses)
+
+    @property
     def has_adaptive_attacker(self) -> bool:
         return all(defense.has_adaptive_attacker for defense in self.defenses)
 
     def surrogate(self, seen: Update) -> Stack:
         return Stack(tuple(defense.surrogate(seen) for defense in self.defenses))
+
+    def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
+        """Of the first that mixes, after what those before it drew."""
+        for defense in self.defenses:
+            if defense.mixes:
+                return defense.mixture(data, rng)
+            data = defense.data(data, rng)
+        return None
+
+    @property
+    def mixes(self) -> bool:
+        return any(defense.mixes for defense in self.defenses)
+
+    @property
+    def decoders(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for defense in self.defenses for name in defense.decoders))
 
     def views(self) -> tuple[View, ...]:
         """Every choice of one view for each defense that has any, in the order of the defenses."""

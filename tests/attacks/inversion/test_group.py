@@ -198,6 +198,7 @@ def test_a_group_ends_nearer_together() -> None:
     assert spread(1.0) < 0.5 * spread(0.0)
 
 
+@pytest.mark.slow
 def test_together_they_see_more() -> None:
     """Restarts that disagree are averaged out of what each of them made up."""
     scenario = photographs(usual((3, 16, 16)), 3, 4, size=16)

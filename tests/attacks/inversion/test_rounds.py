@@ -55,7 +55,7 @@ def test_an_observation_hides_what_the_threat_model_does_not_grant() -> None:
     assert all(torch.equal(seen.update[name], told.update[name]) for name in told.update)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("steps", [1, 2, pytest.param(5, marks=pytest.mark.slow)])
 def test_the_steps_are_right_in_most_rounds(steps: int) -> None:
     found = [estimated(seen_in(untold(steps, 0.1, first)), HERE, TRIED)[0] for first in (0, 10, 20)]
     assert sum(training.steps == steps for training in found) >= 2
@@ -101,6 +101,7 @@ def quality(seen: Observation, pictures: Tensor) -> float:
     return peak_signal_to_noise(got.images, pictures).mean().item()
 
 
+@pytest.mark.slow
 def test_estimating_beats_a_wrong_guess_and_comes_near_to_knowing() -> None:
     scenario = untold(5, 0.1, clients=2)
     seen, pictures = seen_in(scenario), scenario.private.images
