@@ -44,6 +44,7 @@ def audit(
     images: Annotated[int | None, WHAT("Clients to attack (default 8).")] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
     local_steps: Annotated[int | None, WHAT("1 is FedSGD, more are FedAvg (default 1).")] = None,
+    rounds: Annotated[int | None, WHAT("Rounds of the same clients that the attacker may join up (default 1).")] = None,
     also: Annotated[
         list[str] | None, WHAT("Audit other values of a scenario key too; may be repeated.", metavar="KEY=V,...")
     ] = None,
@@ -102,6 +103,7 @@ def audit(
     given = {
         "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
         "--images": images, "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate,
+        "--rounds": rounds,
         "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels, "--budget": budget,
         "--also": also, "--convergence": convergence, "--seed": seed,
         "--metric": metric, "--lpips-weights": lpips_weights,

@@ -112,4 +112,14 @@ def adaptive_attacks(defense: str) -> list[str]:
 
     if defense == "none":
         return []
-    return [name for name, factory in ATTACKS.items() if isinstance(factory(), Inversion)]
+    return [name for name, factory in ATTACKS.items() if isinstance(factory(), Inversion)] + decoders(defense)
+
+
+def decoders(defense: str) -> list[str]:
+    """The attacks that undo this defense alone."""
+    from gradveil.config.check import options_of
+    from gradveil.defenses import DEFENSES
+
+    factory = DEFENSES[defense]
+    any_will_do = {"extractor": "lenet:untrained"} if "extractor" in options_of(factory) else {}
+    return list(factory(**any_will_do).decoders)

@@ -25,6 +25,7 @@ SCENARIO = {  # option -> key of [scenario]
     "--batch-size": "batch_size",
     "--local-steps": "local_steps",
     "--local-rate": "local_rate",
+    "--rounds": "rounds",
     "--labels": "labels",
     "--bn": "batchnorm",
     "--attacker": "attacker",
