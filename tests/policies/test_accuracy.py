@@ -20,7 +20,6 @@ from gradveil.policies.accuracy import (
     correlation,
     jacobian_scores,
     jacobians,
-    scores_by_round,
 )
 from gradveil.seeds import Seed
 
@@ -172,11 +171,3 @@ def test_soft_labels_and_classes_pick_the_same():
 def test_more_pictures_than_there_are_is_one_clear_error():
     with pytest.raises(ConfigError, match="take 1 to 5"):
         accuracy_rounds(torch.arange(5), 1, 6, Seed(0))
-
-
-def test_every_round_has_its_own_pictures_and_its_own_model():
-    models = [nn.Sequential(nn.Flatten(), nn.Linear(192, 5), nn.Sigmoid()).double() for _ in range(2)]
-    fed = [drawn(3, 4, *SHAPE, seed=s) for s in range(2)]
-    got = scores_by_round(models.__getitem__, fed)
-    assert got.shape == (2, 3)
-    assert torch.equal(got[1], jacobian_scores(models[1], fed[1]))

@@ -7,8 +7,6 @@ number of pictures, which their code does not do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -88,9 +86,3 @@ def firsts(classes: Tensor, picked: Tensor) -> Tensor:
     for place in picked.tolist():
         seen.setdefault(int(classes[place]), place)
     return torch.tensor(list(seen.values()), dtype=torch.long)
-
-
-def scores_by_round(model_of: Callable[[int], nn.Module], fed: Iterable[Tensor]) -> Float[Tensor, "round policy"]:
-    """Each round's pictures [policy, image, ...] under that round's model: a new one every time as in Algorithm 1, or
-    `lambda number: model` for the same one as in the authors' code."""
-    return torch.stack([jacobian_scores(model_of(number), pictures) for number, pictures in enumerate(fed)])
