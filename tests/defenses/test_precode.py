@@ -16,6 +16,7 @@ from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import Cosine
 from gradveil.attacks.linear import linear
 from gradveil.client import in_client_mode, local_update, parameters_of
+from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.precode import Precode, VariationalBottleneck, bottleneck_of
@@ -157,3 +158,10 @@ def test_a_layer_that_sees_a_sequence() -> None:
     layer = VariationalBottleneck(6, 2).double()
     x: Tensor = drawn(4, 3, 6)
     assert layer(x).shape == x.shape
+
+
+def test_in_a_stack_it_comes_before_what_goes_around_the_gradient() -> None:
+    first = [{"name": "precode", "size": 4}, {"name": "dpsgd", "noise": 0.0}]
+    assert [type(one).__name__ for one in DEFENSES["stack"](of=first).defenses] == ["Precode", "Dpsgd"]  # type: ignore[attr-defined]
+    with pytest.raises(ConfigError, match="stack: precode changes the model and comes too late, put it before dpsgd"):
+        DEFENSES["stack"](of=first[::-1])

@@ -27,6 +27,16 @@ class Stack(Defense):
 
     defenses: tuple[Defense, ...]
 
+    def __post_init__(self) -> None:
+        """Who changes the model works from the inside of the gradient: what goes around it has to come later."""
+        around: Defense | None = None
+        for defense in self.defenses:
+            if around is not None and defense.acts_at("model"):
+                before, after = (type(one).__name__.lower() for one in (defense, around))
+                raise ConfigError(f"stack: {before} changes the model and comes too late, put it before {after}")
+            if defense.acts_at("gradient") and not defense.acts_at("model"):
+                around = defense
+
     def check(self, model: nn.Module) -> None:
         for defense in self.defenses:
             defense.check(model)
