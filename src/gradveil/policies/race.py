@@ -6,6 +6,7 @@ picture by picture, whose spread is much smaller than that of the areas.
 A score that is scaled from the smallest to the largest of all candidates needs those too: the policies at the ends of
 either scale stay in as yardsticks, however bad they are. Without them a race over the 1,098 policies of one search
 ended 6.5 % above the best ten of the full search, with them 0.2 % (mean of 40 orders of its pictures, at most 1.3 %).
+Their number was chosen on this search.
 """
 
 from __future__ import annotations
