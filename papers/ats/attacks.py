@@ -3,7 +3,8 @@
     PYTHONPATH=src python3 papers/ats/attacks.py --root DATA --lpips lpips_alex.npz --weights stage-100.safetensors \\
         --out OUT --images 100 --device cuda --precision tf32 invertgrad-ats adam-l1-ats lbfgs-cosine-code:10
 
-`NAME:N` attacks only the first N pictures: L-BFGS with 16 starts and 6,000 values each takes half an hour for 100.
+`NAME:N` attacks only the first N pictures, `NAME:A-B` those from A to before B, `NAME:N:R` with R restarts: L-BFGS with
+16 starts and 6,000 values each takes half an hour for 100.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ def main() -> None:
     scenario_of_all = scenario(model.to(args.device).eval(), data, args.images, args.device)
     args.out.mkdir(parents=True, exist_ok=True)
     for choice in args.attacks:
-        name, _, count = choice.partition(":")
-        told = attacked(name, scenario_of_all, int(count or args.images), args)
-        (args.out / f"{name}.json").write_text(json.dumps(told) + "\n")
+        name, _, rest = choice.partition(":")
+        told = attacked(name, scenario_of_all, rest, args)
+        (args.out / f"{choice.replace(':', '-')}.json").write_text(json.dumps(told) + "\n")
         print(json.dumps({key: value for key, value in told.items() if key != "per_picture_psnr"}), flush=True)
 
 
@@ -52,7 +53,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=100)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("attacks", nargs="+", metavar="NAME[:N]")
+    parser.add_argument("attacks", nargs="+", metavar="NAME[:N|:A-B][:R]")
     return parser.parse_args()
 
 
@@ -63,19 +64,28 @@ def scenario(model: torch.nn.Module, data: Dataset, count: int, device: str) -> 
     )
 
 
-def attacked(name: str, everyone: Scenario, count: int, args: argparse.Namespace) -> dict[str, Any]:
-    attack: Any = ATTACKS[name]()
+def wanted(text: str, every: int) -> range:
+    """The pictures of `N`, `A-B` or nothing: all."""
+    first, dash, last = text.partition("-")
+    return range(int(first), int(last)) if dash else range(int(first or every))
+
+
+def attacked(name: str, everyone: Scenario, rest: str, args: argparse.Namespace) -> dict[str, Any]:
+    which, _, restarts = rest.partition(":")
+    pictures = wanted(which, args.images)
+    attack: Any = ATTACKS[name](**({"restarts": int(restarts)} if restarts else {}))
     seen, truth = observe(everyone, Defense(), attack, Seed(0))
     begin = time.perf_counter()
-    got = attack.reconstruct(seen.take(range(count)), Seed(1), Compute(device=args.device, precision=args.precision))
+    got = attack.reconstruct(seen.take(pictures), Seed(1), Compute(device=args.device, precision=args.precision))
     seconds = time.perf_counter() - begin
-    images, private = got.images.float().cpu().clamp(0, 1), truth.private.images[:count].cpu()
+    images, private = got.images.float().cpu().clamp(0, 1), truth.private.images[pictures.start : pictures.stop].cpu()
     psnr = METRICS["psnr"]().score(images, private).flatten()
     lpips = METRICS["lpips"](weights=args.lpips).score(images, private).flatten()
     between = mean_interval(psnr.tolist())
     return {
         "attack": name,
-        "pictures": count,
+        "pictures": len(pictures),
+        "first": pictures.start,
         "steps": attack.steps,
         "restarts": attack.restarts,
         "psnr": psnr.mean().item(),
