@@ -1,0 +1,190 @@
+"""Train, and say in a few lines what came out."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gradveil import toml
+from gradveil.cli.options import check_out, compute_of
+from gradveil.cli.train_data import Material, check_model_name, defense_of, gathered, model_for
+from gradveil.cli.train_progress import Told
+from gradveil.cli.train_told import sentences, summary
+from gradveil.config.build import slug
+from gradveil.config.check import check
+from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError, GradveilError
+from gradveil.fl.folder import TrainingFolder, kept_rounds
+from gradveil.fl.local import evenly, train
+from gradveil.fl.result import Trained
+from gradveil.fl.run import OnRound
+from gradveil.fl.settings import Federation
+from gradveil.fl.setup import Precision
+from gradveil.provenance import sha256
+
+ROUNDS, LOOKS = 20, 20
+ENGINES = ("local", "flower")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """The options as they were given."""
+
+    model: str
+    data: str
+    data_options: tuple[str, ...]
+    defense: str
+    rounds: int | None
+    epochs: int | None
+    checkpoints: str
+    evaluate_every: int | None
+    engine: str
+    device: str
+    precision: str
+    chunk: int | None
+    federation: Mapping[str, Any]
+
+    def told(self) -> dict[str, Any]:
+        """What decides about the result and is no part of the federation."""
+        return {"model": self.model, "data": self.data, "data_options": self.data_options, "asked": self.defense}
+
+    def audited(self) -> list[str]:
+        """The options of an audit of the same thing, but for the weights."""
+        options = [part for option in self.data_options for part in ("--data-option", option)]
+        return ["--data", self.data, *options, "--model", self.model, "--defense", self.defense]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What is run: all options checked, the data read."""
+
+    asked: Asked
+    material: Material
+    federation: Federation
+    defense: Defense
+    folder: Path
+    checkpoints: tuple[int, ...]
+    every: int
+    device: str
+    precision: Precision
+
+    def run(self, on_round: OnRound) -> Trained:
+        if self.asked.engine == "flower":
+            return self.by_flower()
+        return train(
+            model_for(self.asked.model, self.material),
+            self.material.training,
+            self.material.validation,
+            self.federation,
+            self.defense,
+            folder=self.folder,
+            checkpoints=self.checkpoints,
+            evaluate_every=self.every,
+            device=self.device,
+            precision=self.precision,
+            chunk=self.asked.chunk,
+            public=self.material.public,
+            settings=self.asked.told(),
+            on_round=on_round,
+        )
+
+    def by_flower(self) -> Trained:
+        from gradveil.fl.flower import train as train_by_flower
+
+        data, options = self.material, self.material.model_options
+        told = (data.training, data.validation, self.federation, self.asked.defense)
+        extra = {"checkpoints": self.checkpoints, "public": self.material.public}
+        return train_by_flower(self.asked.model, options, *told, folder=self.folder, **extra)
+
+
+def run_and_tell(asked: Asked, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    job = job_of(asked, out)
+    told = Told(job.federation.rounds, quiet or as_json)
+    try:
+        trained = job.run(told.round)
+    except KeyboardInterrupt:
+        kept = kept_rounds(TrainingFolder(job.folder)) if asked.engine == "local" else "finished"
+        print(f"interrupted: {kept} rounds are kept, go on with --out {job.folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        told.end()
+    if as_json:
+        typer.echo(json.dumps(summary(trained, job.folder), indent=2))
+    elif not quiet:
+        for line in sentences(trained, job.folder, asked.audited(), job.defense):
+            typer.echo(line)
+
+
+def job_of(asked: Asked, out: Path | None) -> Job:
+    """Options that cannot be are said before the data is read."""
+    check_out(out)
+    device = compute_of(asked.device, "float32", "auto", asked.chunk).device
+    precision, defense = check(asked.precision, Precision, "--precision"), defense_of(asked.defense)
+    check_model_name(asked.model)
+    checkpoints_of(asked.checkpoints, federation_of(asked, pictures=1_000_000).rounds)
+    if asked.evaluate_every is not None and asked.evaluate_every < 1:
+        raise ConfigError(f"--evaluate-every: must be at least 1, got {asked.evaluate_every}")
+    material = gathered(asked.data, asked.data_options, defense)
+    federation = replace(federation_of(asked, len(material.training.images)), loss=material.dataset.loss)
+    checkpoints = checkpoints_of(asked.checkpoints, federation.rounds)
+    return Job(
+        asked=asked,
+        material=material,
+        federation=federation,
+        defense=defense,
+        folder=out or default_folder(asked, federation, checkpoints),
+        checkpoints=checkpoints,
+        every=asked.evaluate_every or max(1, federation.rounds // (asked.epochs or LOOKS)),
+        device=device,
+        precision=precision,
+    )
+
+
+def federation_of(asked: Asked, pictures: int) -> Federation:
+    """The federation; `--epochs` are as many rounds as feed every picture so often."""
+    if asked.engine not in ENGINES:
+        raise ConfigError(f"--engine: unknown name {asked.engine!r}, known: {', '.join(ENGINES)}")
+    if asked.epochs is not None and (asked.rounds is not None or asked.federation["method"] != "fedsgd"):
+        raise ConfigError("--epochs: is for --method fedsgd and stands instead of --rounds, leave one out")
+    rounds = ROUNDS if asked.rounds is None else asked.rounds
+    try:
+        federation = Federation(**asked.federation, rounds=rounds)
+        if asked.epochs is None:
+            return federation
+        fed = (federation.per_round or federation.clients) * federation.batch_size
+        return Federation(**asked.federation, rounds=asked.epochs * max(1, pictures // fed))
+    except GradveilError as error:
+        raise ConfigError(f"--{error}".replace("--batchnorm", "--bn")) from error
+
+
+def checkpoints_of(text: str, rounds: int) -> tuple[int, ...]:
+    """`4`: so many, evenly spaced; `10,50`: these rounds; `0`: none.
+
+    >>> checkpoints_of("4", 20), checkpoints_of("1,20", 20), checkpoints_of("0", 20)
+    ((5, 10, 15, 20), (1, 20), ())
+    """
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and len(part) < 10 for part in parts):
+        raise ConfigError(f"--checkpoints: {text[:50]!r} is neither a number nor rounds, write 4 or 10,50,100")
+    numbers = [int(part) for part in parts]
+    if len(numbers) == 1:
+        return evenly(min(numbers[0], rounds), rounds) if numbers[0] else ()
+    for number in numbers:
+        if not 1 <= number <= rounds:
+            raise ConfigError(f"--checkpoints: round {number} is not one of 1 to {rounds}, leave it out")
+    return tuple(sorted(set(numbers)))
+
+
+def default_folder(asked: Asked, federation: Federation, checkpoints: tuple[int, ...]) -> Path:
+    """runs/train-<data>-<model>-<hash of all settings>: the same command goes on with the same run."""
+    what = slug(f"{Path(asked.data).name}-{Path(asked.model).name}")
+    plain = {key: value for key, value in asdict(federation).items() if value is not None}
+    every = {"engine": asked.engine, "precision": asked.precision, "checkpoints": checkpoints}
+    settings = toml.dump({**every, **asked.told(), "every": asked.evaluate_every or 0, "federation": plain})
+    return Path("runs") / f"train-{what}-{sha256(settings.encode())[:8]}"

@@ -1,0 +1,108 @@
+"""`gradveil train`, from the command line to checkpoints that an audit takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradveil.cli import main
+from gradveil.cli.train_run import checkpoints_of
+from gradveil.config import build
+from gradveil.errors import ConfigError
+
+SMALL = ["train", "--data-option", "limit=64", "--rounds", "4", "--clients", "4", "--batch-size", "8"]
+
+
+def called(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    return int(ended.value.code or 0)
+
+
+def test_from_nothing_to_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(*SMALL) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith("accuracy: ") and line.endswith("after 4 rounds") for line in lines)
+    command = next(line for line in lines if line.startswith("go on with: gradveil audit "))
+    (run,) = (tmp_path / "runs").iterdir()
+    names = sorted(path.name for path in (run / "checkpoints").iterdir())
+    assert names == [f"round-{n:06d}.safetensors" for n in (1, 2, 3, 4)]
+    assert (run / "state.safetensors").stat().st_mode & 0o077 == 0
+    audited: list[Any] = []
+    monkeypatch.setattr("gradveil.cli.run.run_and_report", lambda config, *_: audited.append(build(config)))
+    assert called(*shlex.split(command.removeprefix("go on with: gradveil "))) == 0
+    assert audited[0].scenario.trained
+
+
+def test_json_and_going_on(tmp_path: Path, capsys) -> None:
+    out = str(tmp_path / "run")
+    for _ in range(2):
+        assert called(*SMALL, "--out", out, "--checkpoints", "2,4", "--evaluate-every", "2", "--json") == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["rounds"] == 4
+        assert set(told["checkpoints"]) == {"2", "4"}
+        assert told["void"] == 0
+        assert [one["round"] for one in told["curve"]] == [2, 4]
+    assert called(*SMALL, "--out", out, "--checkpoints", "2,4", "--evaluate-every", "2", "--rate", "0.1") == 2
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "holds another run (federation.rate is 0.05 there, 0.1 here)" in error
+
+
+def test_epochs_are_rounds_of_fedsgd(tmp_path: Path, capsys) -> None:
+    out = str(tmp_path / "run")
+    plain = ["train", "--data-option", "limit=64", "--clients", "4", "--batch-size", "8"]
+    assert called(*plain, "--method", "fedsgd", "--epochs", "3", "--out", out, "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["rounds"] == 6
+    assert [one["round"] for one in told["curve"]] == [2, 4, 6]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (["--model", "lenett"], "--model: unknown name 'lenett', did you mean 'lenet'?"),
+        (["--data", "photoss"], "unknown name 'photoss', did you mean 'photos'?"),
+        (["--defense", "prun"], "--defense"),
+        (["--defense", "prune:ratio=2"], "--defense"),
+        (["--method", "fedag"], "--method: unknown name 'fedag', did you mean 'fedavg'?"),
+        (["--split", "dirichlet:x"], "--split: 'dirichlet:x' is not known"),
+        (["--clients", "0"], "--clients: must be between 1 and"),
+        (["--clients", "1000"], "clients: 1000 clients cannot share 64 pictures"),
+        (["--per-round", "11"], "--per-round"),
+        (["--bn", "none"], "--bn: unknown name 'none'"),
+        (["--rate", "nan"], "--rate: nan is not possible"),
+        (["--momentum", "1"], "--momentum: must be 0 or more and below 1"),
+        (["--epochs", "2"], "--epochs: is for --method fedsgd"),
+        (["--engine", "ray"], "--engine: unknown name 'ray'"),
+        (["--device", "tpu"], "--device"),
+        (["--precision", "half"], "--precision"),
+        (["--checkpoints", "often"], "--checkpoints: 'often' is neither"),
+        (["--checkpoints", "2,9"], "--checkpoints: round 9 is not one of 1 to 4"),
+        (["--data-option", "split=test"], "--data-option: training takes the splits"),
+        (["--out", "a/../b"], "--out"),
+        (["--chunk", "0"], "--chunk"),
+        (["--evaluate-every", "-1"], "--evaluate-every: must be at least 1"),
+    ],
+)
+def test_bad_input_is_one_line_and_writes_nothing(
+    wrong: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert called(*SMALL, *wrong) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_checkpoints_are_evenly_spaced() -> None:
+    assert checkpoints_of("4", 100) == (25, 50, 75, 100)
+    assert checkpoints_of("3", 2) == (1, 2)
+    with pytest.raises(ConfigError):
+        checkpoints_of("0,4", 10)
