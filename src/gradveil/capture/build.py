@@ -1,0 +1,164 @@
+"""A config with a capture to the audit of what was really sent."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradveil import data
+from gradveil.attacks import ATTACKS
+from gradveil.audit import Audit
+from gradveil.capture.format import Capture
+from gradveil.capture.model import model_of
+from gradveil.capture.preflight import check_capture
+from gradveil.capture.read import load
+from gradveil.capture.replay import Replay, replay
+from gradveil.capture.scenario import captured_scenario, with_replays
+from gradveil.capture.stand_in import stand_in
+from gradveil.capture.truth import Found, find
+from gradveil.capture.write import content_hash
+from gradveil.config.build import slug
+from gradveil.config.check import options_of
+from gradveil.config.load import to_tables
+from gradveil.config.measure import metrics_of
+from gradveil.config.schema import AuditConfig
+from gradveil.config.spec import parse_choice
+from gradveil.data import Dataset
+from gradveil.defenses import DEFENSES
+from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError
+from gradveil.metrics import METRICS, Metric
+from gradveil.provenance import hash_model
+from gradveil.scenario import Scenario
+from gradveil.types import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """A capture that was looked at: its model, its clients by number of pictures, and what struck."""
+
+    capture: Capture
+    model: nn.Module
+    groups: Mapping[int, tuple[str, ...]]  # pictures of each -> clients
+    notes: tuple[str, ...]
+
+
+def build_captured(config: AuditConfig) -> Audit:
+    """Nothing is written. Clients with as many pictures make a scenario each, the fewest first."""
+    case = opened(config)
+    dataset = _dataset(config, case.capture)
+    found = None if dataset is None else find(case.capture, case.model, case.groups, dataset, config.scenario.pictures)
+    if found is not None:
+        config = replace(config, scenario=replace(config.scenario, pictures=found.rows))
+    defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
+    replays = {} if found is None else _replays(case, found, dataset, list(defenses.values()))
+    scenarios = [_scenario(case, config, n, clients, found, replays) for n, clients in case.groups.items()]
+    attacks = {label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()}
+    gallery = None if found is None else found.gallery
+    return Audit(
+        scenario=scenarios[0],
+        also=tuple(scenarios[1:]),
+        convergence=config.convergence and found is not None,
+        sequence=config.sequence,
+        declared=config.declared,
+        defenses=defenses,
+        attacks={label: attack for label, attack in attacks.items() if not attack.needs_mixture},
+        metrics=_metrics(config, dataset, case.model, gallery),
+        seed=config.seed,
+        gallery=gallery,
+        settings=to_tables(config),
+        stand_in=stand_in(case.capture, case.model) if found is None else None,
+        origin={"capture": _origin(case, replays)},
+    )
+
+
+def opened(config: AuditConfig) -> Case:
+    """The capture, checked against its model."""
+    path = Path(config.scenario.capture)
+    capture = load(path)
+    model = model_of(capture, config.scenario.model, path)
+    notes = check_capture(capture, model, path)
+    groups: dict[int, list[str]] = {}
+    for client in list(capture.updates)[: config.scenario.images]:
+        count = (capture.examples[client] or config.scenario.batch_size) * capture.aggregate
+        groups.setdefault(count, []).append(client)
+    ordered = {count: tuple(groups[count]) for count in sorted(groups)}
+    return Case(capture=capture, model=model, groups=ordered, notes=tuple(notes))
+
+
+def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
+    if not config.scenario.data:
+        return None
+    dataset = data.load(config.scenario.data, **config.scenario.data_options)
+    if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:
+        told = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
+        raise ConfigError(f"--data: has {told}, the capture says {capture.shape} in {capture.classes}, give its own")
+    return dataset
+
+
+def _replays(case: Case, found: Found, dataset: Dataset | None, defenses: Sequence[Defense]) -> dict[str, Replay]:
+    told = next((defense for defense in defenses if type(defense) is not Defense), None)
+    constants = None if dataset is None else (tuple(dataset.mean), tuple(dataset.std))
+    more = {"defense": told, "decoys": found.public, "constants": constants}
+    return {client: replay(case.capture, case.model, client, batch, **more) for client, batch in found.batches.items()}
+
+
+def _scenario(
+    case: Case,
+    config: AuditConfig,
+    count: int,
+    clients: Sequence[str],
+    found: Found | None,
+    replays: Mapping[str, Replay],
+) -> Scenario:
+    own = None if found is None else [found.batches[client] for client in clients]
+    scenario = captured_scenario(
+        case.capture,
+        case.model,
+        clients,
+        name=slug(f"{Path(config.scenario.capture).stem}-b{count}"),
+        examples=count,
+        knows_labels=config.scenario.labels == "known",
+        private=None if own is None else Batch(_stack([b.images for b in own]), _stack([b.labels for b in own])),
+        public=None if found is None else found.public,
+    )
+    if found is None and scenario.threat.knows_labels and scenario.received and scenario.received.labels is None:
+        raise ConfigError("--labels: the capture tells none and there is no --data to read them off, use inferred")
+    return with_replays(scenario, [replays[client].status for client in clients] if replays else [])
+
+
+def _stack(each: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(each))
+
+
+def _metrics(
+    config: AuditConfig, dataset: Dataset | None, model: nn.Module, gallery: Tensor | None
+) -> tuple[Metric, ...]:
+    """Where there is no gallery, what needs one is left out, and the verdict says that it was not measured."""
+    if dataset is None:
+        return (METRICS["psnr"](),)  # of a run without originals it scores nothing
+    kept = [text for text in config.metrics if gallery is not None or not _needs_gallery(text)]
+    return metrics_of(replace(config, metrics=tuple(kept) or ("psnr",)), dataset, model, gallery)
+
+
+def _needs_gallery(text: str) -> bool:
+    return bool({"gallery", "features"} & set(options_of(METRICS[parse_choice(text, "metrics").name])))
+
+
+def _origin(case: Case, replays: Mapping[str, Replay]) -> dict[str, Any]:
+    capture = case.capture
+    return {
+        "sha256": content_hash(capture),
+        "sent_model_sha256": hash_model(case.model),
+        "round": capture.round,
+        "producer": capture.producer,
+        "told_defense": capture.defense,
+        "examples": dict(capture.examples),
+        "notes": list(case.notes),
+        "replay": {client: one.told for client, one in replays.items()},
+    }

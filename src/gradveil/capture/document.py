@@ -1,0 +1,197 @@
+"""The JSON document inside a capture: every key, what it may hold, and nothing else."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, asdict, fields
+from typing import Any, get_args
+
+from gradveil.capture.format import CLIENT, VERSION, Capture
+from gradveil.errors import ConfigError
+from gradveil.models.header import without_duplicates
+from gradveil.scenario import BatchNorm, LocalTraining, Loss
+
+LONGEST = 1_000_000  # characters of the whole document
+MOST_CLIENTS, MOST_EXAMPLES, MOST_STEPS, MOST_CLASSES = 10_000, 10_000, 100_000, 100_000
+LARGEST_FLOAT = 1.7976931348623157e308
+LARGEST_PICTURE = 25_000_000  # numbers
+KEYS = {
+    "version", "round", "training", "examples", "shape", "classes", "normalization", "model", "defense", "aggregate",
+    "metrics", "producer",
+}  # fmt: skip
+NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
+CHOICES = {"batchnorm": get_args(BatchNorm), "loss": get_args(Loss)}
+
+
+def written(capture: Capture) -> str:
+    """The document as text. A number that JSON cannot write, such as the loss of a client that diverged, is null."""
+    metrics = {c: {k: v if math.isfinite(v) else None for k, v in m.items()} for c, m in capture.metrics.items()}
+    content = {
+        "version": VERSION,
+        "round": capture.round,
+        "training": asdict(capture.training),
+        "examples": dict(capture.examples),
+        "shape": list(capture.shape),
+        "classes": capture.classes,
+        "normalization": capture.normalization and [list(part) for part in capture.normalization],
+        "model": capture.model,
+        "defense": capture.defense,
+        "aggregate": capture.aggregate,
+        "metrics": metrics,
+        "producer": capture.producer,
+    }
+    return json.dumps(content, sort_keys=True, allow_nan=False)
+
+
+def parsed(text: str, where: str) -> dict[str, Any]:
+    """The arguments of `Capture` that the document gives."""
+    found = _table(_json(text, where), where)
+    if missing := sorted(NEEDED - set(found)):
+        raise ConfigError(f"{where}: {missing[0]}: is missing, add it")
+    if unknown := sorted(set(found) - KEYS):
+        raise ConfigError(f"{where}: {unknown[0][:60]!r}: is no key of a capture, known: {', '.join(sorted(KEYS))}")
+    if type(found["version"]) is not int or found["version"] != VERSION:
+        told = str(found["version"])[:20]
+        raise ConfigError(f"{where}: version: is {told}, this gradveil reads {VERSION}, save it again")
+    shape = _shape(found["shape"], f"{where}: shape")
+    return {
+        "round": whole(found["round"], f"{where}: round", 0, 2**31),
+        "training": _training(found["training"], f"{where}: training"),
+        "examples": _examples(found["examples"], f"{where}: examples"),
+        "shape": shape,
+        "classes": whole(found["classes"], f"{where}: classes", 1, MOST_CLASSES),
+        "normalization": _normalization(found.get("normalization"), f"{where}: normalization", shape[0]),
+        "aggregate": whole(found.get("aggregate", 1), f"{where}: aggregate", 1, MOST_CLIENTS),
+        "metrics": _metrics(found.get("metrics", {}), f"{where}: metrics"),
+        **{key: _text(found.get(key, ""), f"{where}: {key}") for key in ("model", "defense", "producer")},
+    }
+
+
+def _json(text: str, where: str) -> Any:
+    if len(text) > LONGEST:
+        raise ConfigError(f"{where}: has {len(text):,} characters, the limit is {LONGEST:,}, leave metrics out")
+    try:
+        return json.loads(text, object_pairs_hook=without_duplicates, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: is not JSON, {str(error)[:200]}, save it again") from error
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def whole(value: Any, where: str, least: int, most: int) -> int:
+    if type(value) is not int or not least <= value <= most:
+        told = str(value)[:40]
+        raise ConfigError(f"{where}: expected a whole number from {least} to {most:,}, got {told}, correct it")
+    return value
+
+
+def _number(value: Any, where: str, most: float = 1e30) -> float:
+    if type(value) not in (int, float) or not abs(value) <= most:
+        raise ConfigError(f"{where}: expected a finite number, got {str(value)[:40]}, correct it")
+    return float(value)
+
+
+def _text(value: Any, where: str) -> str:
+    if not isinstance(value, str) or len(value) > 1000 or not value.isprintable():
+        raise ConfigError(f"{where}: expected a printable text of at most 1000 characters, correct it")
+    return value
+
+
+def _table(value: Any, where: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ConfigError(f"{where}: expected a table, got {str(value)[:40]}, correct it")
+    return value
+
+
+def client_name(name: str, where: str) -> str:
+    if not CLIENT.fullmatch(name):
+        raise ConfigError(
+            f"{where}: {name[:60]!r}: is no name for a client, use at most 100 letters, digits, '.', '_' and '-'"
+        )
+    return name
+
+
+def _examples(value: Any, where: str) -> dict[str, int]:
+    found = _table(value, where)
+    if not 0 < len(found) <= MOST_CLIENTS:
+        raise ConfigError(f"{where}: names {len(found):,} clients, expected 1 to {MOST_CLIENTS:,}, split the capture")
+    return {client_name(name, where): whole(n, f"{where}.{name}", 0, MOST_EXAMPLES) for name, n in found.items()}
+
+
+def _shape(value: Any, where: str) -> tuple[int, int, int]:
+    if not isinstance(value, list) or len(value) != 3:
+        raise ConfigError(f"{where}: expected [channels, height, width], got {str(value)[:40]}, correct it")
+    channels, height, width = (whole(side, where, 1, LARGEST_PICTURE) for side in value)
+    if channels * height * width > LARGEST_PICTURE:
+        raise ConfigError(f"{where}: {value} is a picture of more than {LARGEST_PICTURE:,} numbers, correct it")
+    return channels, height, width
+
+
+def _normalization(value: Any, where: str, channels: int) -> tuple[tuple[float, ...], tuple[float, ...]] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) != 2 or not all(isinstance(part, list) for part in value):
+        raise ConfigError(f"{where}: expected [mean, deviation] with a list each, or null, correct it")
+    mean, deviation = (tuple(_number(one, where) for one in part) for part in value)
+    if len(mean) != channels or len(deviation) != channels or min(deviation) <= 0:
+        raise ConfigError(f"{where}: expected {channels} means and {channels} deviations above 0, correct it")
+    return mean, deviation
+
+
+def _metrics(value: Any, where: str) -> dict[str, dict[str, float]]:
+    return {client_name(name, where): _metrics_of(one, f"{where}.{name}") for name, one in _table(value, where).items()}
+
+
+def _metrics_of(value: Any, where: str) -> dict[str, float]:
+    found = _table(value, where)
+    return {
+        _text(k, where): math.nan if v is None else _number(v, f"{where}.{k[:60]}", LARGEST_FLOAT)
+        for k, v in found.items()
+    }
+
+
+def _training(value: Any, where: str) -> LocalTraining:
+    found = _table(value, where)
+    known = {one.name: one.default for one in fields(LocalTraining) if one.default is not MISSING}
+    if unknown := sorted(set(found) - set(known)):
+        raise ConfigError(f"{where}.{unknown[0][:60]}: is no setting of a client, known: {', '.join(sorted(known))}")
+    return LocalTraining(**{name: _setting(name, v, known[name], f"{where}.{name}") for name, v in found.items()})
+
+
+def _setting(name: str, value: Any, default: Any, where: str) -> Any:
+    if name in CHOICES:
+        if value not in CHOICES[name]:
+            raise ConfigError(f"{where}: expected one of {', '.join(CHOICES[name])}, got {str(value)[:40]!r}")
+        return value
+    if name in LIMITS:
+        return LIMITS[name](value, where)
+    if isinstance(default, bool):
+        if type(value) is not bool:
+            raise ConfigError(f"{where}: expected true or false, got {str(value)[:40]}, correct it")
+        return value
+    return _at_least_zero(value, where)
+
+
+def _at_least_zero(value: Any, where: str) -> float:
+    number = _number(value, where)
+    if number < 0:
+        raise ConfigError(f"{where}: expected a number of at least 0, got {number}, correct it")
+    return number
+
+
+def _above_zero(value: Any, where: str) -> float:
+    number = _number(value, where)
+    if number <= 0:
+        raise ConfigError(f"{where}: expected a number above 0, got {number}, correct it")
+    return number
+
+
+LIMITS: Mapping[str, Callable[[Any, str], Any]] = {
+    "steps": lambda value, where: whole(value, where, 1, MOST_STEPS),
+    "rate": _above_zero,
+    "batch_size": lambda value, where: None if value is None else whole(value, where, 1, MOST_EXAMPLES),
+}

@@ -1,0 +1,68 @@
+"""What a server keeps of one round: the model as sent and the updates as they came, in one safetensors file."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from gradveil.scenario import LocalTraining
+
+KIND, DOCUMENT, HASH = "gradveil.kind", "gradveil.capture", "gradveil.sha256"  # keys of the file's metadata
+CAPTURE, VERSION = "capture", 1
+WEIGHTS, UPDATES, STATISTICS, LABELS = "weights", "updates", "statistics", "labels"
+CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+TENSOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,299}")
+Normalization = tuple[tuple[float, ...], tuple[float, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """One round as the server saw it. What a client says of itself (`defense`, `metrics`) is never taken as proof."""
+
+    weights: Mapping[str, Tensor]  # the model as sent: parameters and buffers, by their name in its state_dict
+    updates: Mapping[str, Mapping[str, Tensor]]  # client -> w_sent - w_after (FedSGD: the gradient), by parameter
+    statistics: Mapping[str, Mapping[str, Tensor]] = field(default_factory=dict)  # client -> buffers as sent back
+    round: int
+    training: LocalTraining
+    examples: Mapping[str, int]  # client -> number of pictures; 0: not told
+    shape: tuple[int, int, int]
+    classes: int
+    normalization: Normalization | None  # mean and deviation inside the model's first layer
+    model: str = ""  # name in MODELS, or "" for a user's own
+    defense: str = ""  # as on the command line
+    labels: Mapping[str, Tensor] = field(default_factory=dict)  # [example] or, soft, [example, class]
+    aggregate: int = 1  # clients whose updates are summed, as a mean, in each of `updates`
+    metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # client -> what came with the reply
+    producer: str = ""
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return tuple(self.updates)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """All of them by their name in the file."""
+        found = {f"{WEIGHTS}/{name}": tensor for name, tensor in self.weights.items()}
+        for kind, of_clients in ((UPDATES, self.updates), (STATISTICS, self.statistics)):
+            for client, tensors in of_clients.items():
+                found |= {f"{kind}/{client}/{name}": tensor for name, tensor in tensors.items()}
+        return found | {f"{LABELS}/{client}": tensor for client, tensor in self.labels.items()}
+
+
+def fingerprint(document: str, digests: Mapping[str, str]) -> str:
+    """SHA-256 over the JSON text and, in order of names, a line for each tensor: `name type shape sha256-of-bytes`.
+
+    `digests` gives the part of each line after the name.
+    """
+    whole = hashlib.sha256(document.encode())
+    for name in sorted(digests):
+        whole.update(f"\n{name} {digests[name]}".encode())
+    return whole.hexdigest()
+
+
+def digest(dtype: str, shape: tuple[int, ...], content: bytes | bytearray | memoryview) -> str:
+    """One tensor's line without its name, such as `F32 3x32x32 9f86d0...`."""
+    return f"{dtype} {'x'.join(map(str, shape))} {hashlib.sha256(content).hexdigest()}"

@@ -1,0 +1,110 @@
+"""Is this what it says it is? Looked at before an attack spends a minute on it, without knowing the pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.capture.format import Capture
+from gradveil.capture.layout import buffer_of
+from gradveil.capture.match import cosine, length
+from gradveil.client import BATCH_NORMS, parameters_of
+from gradveil.errors import ConfigError
+
+LIKE_WEIGHTS = 0.9  # cosine; an update hardly points where the weights point
+AS_LONG = (0.5, 2.0)
+ZERO_SUM = 1e-3
+
+
+def check_capture(capture: Capture, model: nn.Module, where: str | Path = "capture") -> list[str]:
+    """What is surely wrong raises; what is only strange is told."""
+    _check_aggregate(capture, where)
+    for client, update in capture.updates.items():
+        here = f"{where}: updates/{client}"
+        if float(length(list(update.values()))) == 0:
+            raise ConfigError(f"{here}: is zero everywhere, leave this client out")
+        _check_weights(update, capture.weights, here)
+        _check_sign(capture, model, client, here)
+        _check_statistics(capture, client, f"{where}: training.batchnorm")
+    return list(_strange(capture, model))
+
+
+def _check_aggregate(capture: Capture, where: str | Path) -> None:
+    """What is the same for all is no client's own."""
+    first, *others = capture.updates.items()
+    for client, update in others:
+        if all(torch.equal(update[name], tensor) for name, tensor in first[1].items()):
+            told = f"is the update of {first[0]} too: what the server sees is their sum, not each client's"
+            raise ConfigError(f"{where}: updates/{client}: {told}, save it once with aggregate = number of clients")
+
+
+def _check_weights(update: Mapping[str, Tensor], weights: Mapping[str, Tensor], here: str) -> None:
+    sent = {name: weights[name] for name in update}
+    ratio = float(length(list(update.values())) / length(list(sent.values())).clamp_min(1e-300))
+    angle = cosine(update, sent)
+    if abs(angle) > LIKE_WEIGHTS and AS_LONG[0] < ratio < AS_LONG[1]:
+        told = f"looks like weights, not like an update (cosine {angle:.3f} with the weights sent)"
+        raise ConfigError(f"{here}: {told}, save w_sent - w_after")
+
+
+def _check_sign(capture: Capture, model: nn.Module, client: str, here: str) -> None:
+    """Cross-entropy pulls the last bias towards the labels alone, and a gradient is negative there and nowhere else."""
+    bias = last_bias(model)
+    count, classes = capture.examples[client] * capture.aggregate, capture.classes
+    if bias is None or capture.training.loss != "cross-entropy" or not 0 < 2 * count < classes:
+        return
+    values = capture.updates[client][bias].double()
+    balanced = float(values.sum().abs()) < ZERO_SUM * float(values.abs().sum())
+    if balanced and int((values > 0).sum()) <= count and int((values < 0).sum()) >= classes - count:
+        told = f"its sign is flipped: {bias} grows for the labels, as w_after - w_sent would"
+        raise ConfigError(f"{here}/{bias}: {told}, save w_sent - w_after")
+
+
+def last_bias(model: nn.Module) -> str | None:
+    """Of the layer that gives the logits, where that is a linear one."""
+    linear = [name for name, layer in model.named_modules() if isinstance(layer, nn.Linear) and layer.bias is not None]
+    parameters = list(parameters_of(model))
+    name = f"{linear[-1]}.bias" if linear else ""
+    return name if name in parameters[-2:] else None
+
+
+def _check_statistics(capture: Capture, client: str, here: str) -> None:
+    """Running statistics that moved were taken in training mode."""
+    if capture.training.batchnorm == "batch-shared":
+        return
+    for name, tensor in capture.statistics.get(client, {}).items():
+        sent = capture.weights[buffer_of(name)]
+        if tensor.is_floating_point() and not torch.allclose(tensor, sent.to(tensor.dtype), rtol=1e-4, atol=1e-6):
+            told = f"is {capture.training.batchnorm}, but {client} sent other statistics of {name} than it got"
+            raise ConfigError(f"{here}: {told}, say batch-shared")
+
+
+def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
+    training = capture.training
+    layers = any(isinstance(layer, BATCH_NORMS) for layer in model.modules())
+    if training.batchnorm != "eval" and not layers:
+        yield f"batchnorm is {training.batchnorm}, but the model has no batch normalization: it changes nothing"
+    if capture.normalization is None:
+        yield "normalization is null: if the client normalizes its pictures, the attacks look for normalized ones"
+    if training.steps == 1 and training.rate != 1.0:
+        yield f"one step at rate {training.rate:g}: an update of FedSGD is the gradient itself, at rate 1"
+    if capture.defense:
+        yield f"the client says that it ran {capture.defense}, which nobody can check"
+    for client, update in capture.updates.items():
+        if found := pattern(update):
+            yield f"{client}: {found}"
+
+
+def pattern(update: Mapping[str, Tensor]) -> str:
+    """What a defense leaves behind that can be seen without knowing the pictures."""
+    values = torch.cat([tensor.flatten() for tensor in update.values()]).double()
+    zeros = float((values == 0).double().mean())
+    sizes = [tensor.abs()[tensor != 0].unique() for tensor in update.values()]
+    if all(len(size) <= 1 for size in sizes) and values.numel() > len(update):
+        return "every number of a layer has one size: only signs were sent (sign)"
+    if zeros > 0.5:
+        return f"{zeros:.0%} of its numbers are zero: it was thinned out (prune, topk), or the model is mostly dead"
+    return ""

@@ -1,0 +1,181 @@
+"""Do these pictures lead to this update? The client's round is run again, and if the answer is no, with one thing
+changed at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import get_args
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.capture.format import Capture, Normalization
+from gradveil.capture.match import cosine, length
+from gradveil.capture.preflight import pattern
+from gradveil.capture.received import Replayed
+from gradveil.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
+from gradveil.defenses.base import Defense
+from gradveil.models.normalize import Normalize, constants_of
+from gradveil.scenario import BatchNorm, LocalTraining
+from gradveil.seeds import Seed
+from gradveil.types import Batch, Update
+
+TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
+HALF = 1e-2  # of an update that was sent in 16 bits
+STEPS, MOMENTA, DECAYS = (1, 2, 3, 4, 5, 8, 10, 20), (0.9,), (1e-4, 5e-4)
+LOST = 2**-22  # of the weights' length: what w_sent - w_after loses in float32
+DECOYS, FEWEST_DECOYS = 64, 19  # with 19, pictures that are not the client's pass once in twenty
+
+
+@dataclass(frozen=True, kw_only=True)
+class Replay:
+    """How a client's round came out again."""
+
+    status: Replayed
+    error: float  # |update - replayed| / |update|
+    cosine: float
+    fits: str = ""  # what would explain the update, if something else does
+    fit_error: float | None = None
+    pattern: str = ""  # what a defense leaves behind, where one seems to have been at work
+
+    @property
+    def told(self) -> str:
+        said = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
+        if self.fits:
+            said += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
+        return f"{said}; a defense may have been at work: {self.pattern}" if self.pattern else said
+
+
+def replay(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None = None,
+    decoys: Batch | None = None, constants: Normalization | None = None,
+) -> Replay:  # fmt: skip
+    """Train on `batch` as the capture says.
+
+    `decoys` are other pictures, which must explain the update worse; `constants` are those that the data suggests.
+    """
+    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    allowed = tolerance(capture, client)
+    own = trained(model, batch, capture.training)
+    error, angle = relative_error(update, own), cosine(own, update)
+    if error <= allowed or _defended(model, batch, capture.training, defense, update, allowed):
+        return Replay(status="reproduced", error=error, cosine=angle)
+    name, best = min(
+        explanations(capture, model, client, batch, constants), key=lambda pair: pair[1], default=("", error)
+    )
+    if best <= allowed:
+        return Replay(status="not reproduced", error=error, cosine=angle, fits=name, fit_error=best)
+    known = decoys is not None and _explains_best(model, capture.training, update, angle, batch, decoys)
+    status = "alike" if known else "not reproduced"
+    return Replay(status=status, error=error, cosine=angle, pattern=pattern(update))
+
+
+def tolerance(capture: Capture, client: str) -> float:
+    """What rounding alone may cost."""
+    update = capture.updates[client]
+    half = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in update.values())
+    sent = [capture.weights[name] for name in update]
+    lost = LOST * float(length(sent) / length(list(update.values())).clamp_min(1e-300))
+    return max(HALF if half else TOLERANCE, lost)
+
+
+def trained(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
+    client = in_client_mode(model, training)
+    return local_update(client, parameters_of(client), batch, training, defense or Defense(), Seed().rng())
+
+
+def relative_error(update: Update, other: Update) -> float:
+    apart = length([update[name].double() - other[name].double() for name in update])
+    return float(apart / length(list(update.values())).clamp_min(1e-300))
+
+
+def _defended(
+    model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None, update: Update, allowed: float
+) -> bool:
+    """Whether the defense that was told leads there: one that draws at random never does."""
+    if defense is None or type(defense) is Defense:
+        return False
+    return relative_error(update, trained(model, batch, training, defense)) <= allowed
+
+
+def _explains_best(
+    model: nn.Module, training: LocalTraining, update: Update, angle: float, batch: Batch, decoys: Batch
+) -> bool:
+    """The update was changed, but these pictures explain it better than any others do under the same labels.
+
+    Labels decide most of an update's direction, so other labels would make any picture of the right class look right.
+    """
+    count = len(batch.images)
+    starts = range(max(0, len(decoys.images) - count + 1))[:: max(1, (len(decoys.images) - count) // DECOYS)]
+    if len(starts) < FEWEST_DECOYS:
+        return False
+    others = (Batch(decoys.images[start : start + count], batch.labels) for start in starts)
+    return all(cosine(trained(model, other, training), update) < angle for other in others)
+
+
+def explanations(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, constants: Normalization | None = None
+) -> Iterator[tuple[str, float]]:
+    """One thing changed at a time, and the relative error that is left."""
+    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    training = capture.training
+    own = trained(model, batch, training)
+    yield "its sign is flipped", relative_error({name: -u for name, u in update.items()}, own)
+    after = {name: capture.weights[name].float() - u for name, u in update.items()}
+    yield "weights were saved in its place", relative_error(after, own)
+    factor = float(sum((own[n] * update[n]).sum() for n in update)) / float(length(list(own.values())) ** 2)
+    scaled = {name: factor * tensor for name, tensor in own.items()}
+    if factor > 0:
+        yield f"it is multiplied by {factor:.4g} (rate, or a sum in place of a mean)", relative_error(update, scaled)
+    for name, change in _inputs(model, batch, constants):
+        yield name, relative_error(update, trained(*change(), training))
+    for name, other in _trainings(model, training):
+        yield name, relative_error(update, trained(model, batch, other))
+
+
+def _inputs(
+    model: nn.Module, batch: Batch, constants: Normalization | None
+) -> Iterator[tuple[str, Callable[[], tuple[nn.Module, Batch]]]]:
+    channels = batch.images.shape[1]
+    mean, std = (constant.view(-1, 1, 1) for constant in constants_of(model, channels))
+
+    def fed(images: Tensor) -> Callable[[], tuple[nn.Module, Batch]]:
+        return lambda: (model, Batch(images, batch.labels))
+
+    if any(isinstance(layer, Normalize) for layer in model.modules()):
+        yield "the client did not normalize", fed(batch.images * std + mean)
+        yield "the client normalized twice", fed((batch.images - mean) / std)
+    else:
+        if constants is not None:
+            told_mean, told_std = (torch.tensor(part).view(-1, 1, 1) for part in constants)
+            yield "the client normalized with the constants of the data", fed((batch.images - told_mean) / told_std)
+        yield "the client fed pictures from -1 to 1", fed(2 * batch.images - 1)
+    yield "the client fed pixels from 0 to 255", fed(255 * batch.images)
+
+
+def _trainings(model: nn.Module, training: LocalTraining) -> Iterator[tuple[str, LocalTraining]]:
+    if any(isinstance(layer, BATCH_NORMS) for layer in model.modules()):
+        for mode in get_args(BatchNorm)[:2]:
+            if mode != training.batchnorm.removesuffix("-shared"):
+                yield f"batch normalization was in mode {mode}", replace(training, batchnorm=mode)
+    for steps in STEPS:
+        if steps != training.steps:
+            yield f"the client took {steps} local steps", replace(training, steps=steps)
+    for momentum in MOMENTA if training.steps > 1 else ():
+        if momentum != training.momentum:
+            yield f"its momentum was {momentum}", replace(training, momentum=momentum)
+    for decay in DECAYS:
+        if decay != training.weight_decay:
+            yield f"its weight decay was {decay:g}", replace(training, weight_decay=decay)
+
+
+def search(capture: Capture, model: nn.Module, client: str, images: Tensor, labels: Tensor) -> int:
+    """Of many pictures the one whose update points most like the client's."""
+    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    played, training = in_client_mode(model, capture.training), capture.training
+    params, angles = parameters_of(played), []
+    for row in range(len(images)):
+        one = Batch(images[row : row + 1], labels[row : row + 1])
+        angles.append(cosine(local_update(played, params, one, training, Defense(), Seed().rng()), update))
+    return max(range(len(angles)), key=angles.__getitem__)

@@ -1,0 +1,34 @@
+"""Built-in pictures in the place of those that nobody has: whether the attacks work on this model at all."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from gradveil.capture.format import Capture
+from gradveil.data.photos import photos
+from gradveil.plan import diagnostic
+from gradveil.scenario import Scenario
+from gradveil.types import Batch
+
+CLIENTS = 4
+
+
+def stand_in(capture: Capture, model: nn.Module) -> Scenario | None:
+    """Undefended clients with one photograph each, played on the model as sent; None if photographs do not fit it."""
+    channels, height, width = capture.shape
+    if channels not in (1, 3):
+        return None
+    images = photos(count=CLIENTS, size=max(height, width)).images[:, :, :height, :width]
+    images = images.mean(1, keepdim=True) if channels == 1 else images
+    labels = F.one_hot(torch.arange(CLIENTS) % capture.classes, capture.classes).float()
+    played = Scenario(
+        name="photos",
+        model=model,
+        private=Batch(images[:, None], labels[:, None]),
+        names=tuple(f"photo-{number}" for number in range(CLIENTS)),
+        training=capture.training,
+        trained=capture.round > 0,
+    )
+    return diagnostic(played, early=False)

@@ -1,0 +1,90 @@
+"""Which pictures the captured clients hold: as they are told, in the order of the data, or found by trying each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.capture.format import Capture
+from gradveil.capture.replay import relative_error, search, tolerance, trained
+from gradveil.data import Dataset
+from gradveil.errors import ConfigError
+from gradveil.split import LARGEST_GALLERY, LARGEST_PUBLIC
+from gradveil.types import Batch
+
+MOST_TRIED = 5000  # pictures of the data that are tried for a client that holds one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The clients' pictures, and what is left of the data."""
+
+    rows: tuple[int, ...]  # client after client
+    batches: Mapping[str, Batch]
+    gallery: Tensor | None
+    public: Batch | None
+
+
+def find(
+    capture: Capture, model: nn.Module, groups: Mapping[int, Sequence[str]], dataset: Dataset, told: Sequence[int] = ()
+) -> Found:
+    """Rows that are told are taken; otherwise the first ones and, for a client with one picture, the one that fits."""
+    counts = {client: count for count, clients in groups.items() for client in clients}
+    rows = _told(counts, dataset, told) if told else _in_order(counts, dataset)
+    if not told:
+        rows = {client: _searched(capture, model, client, own, dataset) for client, own in rows.items()}
+    used = {row for own in rows.values() for row in own}
+    rest = torch.tensor([row for row in range(len(dataset.images)) if row not in used], dtype=torch.long)
+    public = rest[len(rest) - min(LARGEST_PUBLIC, len(rest) // 5) :] if len(rest) >= 5 else rest[:0]
+    gallery = rest[: min(LARGEST_GALLERY, len(rest) - len(public))]
+    return Found(
+        rows=tuple(row for own in rows.values() for row in own),
+        batches={client: Batch(dataset.images[own], dataset.targets[own]) for client, own in rows.items()},
+        gallery=dataset.images[gallery] if len(gallery) else None,
+        public=Batch(dataset.images[public], dataset.targets[public]) if len(public) else None,
+    )
+
+
+def _told(counts: Mapping[str, int], dataset: Dataset, told: Sequence[int]) -> dict[str, list[int]]:
+    needed = sum(counts.values())
+    if len(told) != needed or not all(0 <= row < len(dataset.images) for row in told):
+        raise ConfigError(
+            f"--pictures: expected {needed} rows from 0 to {len(dataset.images) - 1}, client after client in the order "
+            f"{', '.join(list(counts)[:5])}, got {len(told)}"
+        )
+    return _dealt(counts, list(told))
+
+
+def _in_order(counts: Mapping[str, int], dataset: Dataset) -> dict[str, list[int]]:
+    needed = sum(counts.values())
+    if len(dataset.images) < needed:
+        raise ConfigError(f"--data: has {len(dataset.images)} pictures, the captured clients hold {needed}, give all")
+    return _dealt(counts, list(range(needed)))
+
+
+def _dealt(counts: Mapping[str, int], rows: list[int]) -> dict[str, list[int]]:
+    found, first = {}, 0
+    for client, count in counts.items():
+        found[client] = rows[first : first + count]
+        first += count
+    return found
+
+
+def _searched(capture: Capture, model: nn.Module, client: str, rows: list[int], dataset: Dataset) -> list[int]:
+    """As it lies in the data, unless another picture of a client with one reproduces the update and that does not.
+
+    The best of many that does not reproduce it would look right by being the best.
+    """
+    if len(rows) > 1 or _fits(capture, model, client, rows, dataset):
+        return rows
+    best = search(capture, model, client, dataset.images[:MOST_TRIED], dataset.targets[:MOST_TRIED])
+    return [best] if _fits(capture, model, client, [best], dataset) else rows
+
+
+def _fits(capture: Capture, model: nn.Module, client: str, rows: list[int], dataset: Dataset) -> bool:
+    own = trained(model, Batch(dataset.images[rows], dataset.targets[rows]), capture.training)
+    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    return relative_error(update, own) <= tolerance(capture, client)

@@ -1,0 +1,101 @@
+"""`gradveil capture show`: what is in a capture, and whether it can be what it says."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from gradveil.capture import Capture
+
+capture = typer.Typer(help="Look at captured rounds: what real clients sent.", no_args_is_help=True)
+
+
+@capture.callback()
+def commands() -> None:
+    """Look at captured rounds: what real clients sent."""
+
+
+@capture.command("show")
+def show(
+    file: Annotated[Path, typer.Argument(help="A capture.", metavar="FILE", show_default=False)],
+    model: Annotated[
+        str, typer.Option("--model", help="The model, if the capture does not name one.", show_default=False)
+    ] = "",
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Work out local steps and rate from the updates; takes a search.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Print what is in a capture: clients, training, model, hash, and what strikes about it.
+
+    [bold]Examples[/bold]
+
+    gradveil capture show round-3.safetensors
+
+    gradveil capture show round-3.safetensors --model mine.py:build --json
+    """
+    from gradveil.capture import load
+
+    found = load(file)
+    told, notes = about(found), _notes(found, model, file, estimate)
+    if as_json:
+        typer.echo(json.dumps(told | {"notes": notes}, indent=2))
+        return
+    clients = told.pop("clients")
+    for key, value in told.items():
+        typer.echo(f"{key}: {value}")
+    typer.echo(f"clients: {len(clients)}")
+    for name, one in clients.items():
+        typer.echo(f"  {name}: " + ", ".join(f"{k} {v}" for k, v in one.items()))
+    typer.echo("\n".join(f"note: {note}" for note in notes) or "notes: none")
+
+
+def about(found: Capture) -> dict[str, Any]:
+    """A capture in words and numbers, without its tensors."""
+    from dataclasses import asdict
+
+    from gradveil.capture import content_hash
+    from gradveil.capture.match import length
+
+    clients = {
+        name: {
+            "pictures": found.examples[name] or "not told",
+            "length": float(f"{float(length(list(update.values()))):.4g}"),
+            "labels": "told" if name in found.labels else "not told",
+            "statistics": len(found.statistics.get(name, {})),
+        }
+        for name, update in found.updates.items()
+    }
+    return {
+        "model": found.model or "not named",
+        "round": found.round,
+        "parameters": sum(tensor.numel() for tensor in next(iter(found.updates.values())).values()),
+        "pictures": "x".join(map(str, found.shape)),
+        "classes": found.classes,
+        "training": {key: value for key, value in asdict(found.training).items() if value is not None},
+        "normalization": found.normalization,
+        "defense": found.defense or "not told",
+        "aggregate": found.aggregate,
+        "producer": found.producer or "not named",
+        "sha256": content_hash(found),
+        "clients": clients,
+    }
+
+
+def _notes(found: Capture, model: str, file: Path, estimate: bool) -> list[str]:
+    from gradveil.capture.model import model_of
+    from gradveil.capture.preflight import check_capture
+
+    if not model and not found.model:
+        return ["no model is named: add --model to check names, sign and normalization"]
+    sent = model_of(found, model, file)
+    notes = check_capture(found, sent, file)
+    if estimate:
+        from gradveil.capture.estimate import estimated_training
+
+        notes.append(estimated_training(found, sent))
+    return notes

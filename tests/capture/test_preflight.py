@@ -1,0 +1,107 @@
+"""What cannot be an update is refused before an attack, and what can be one is let through."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from pictures import rows, sent_by
+from torch import Tensor
+
+from gradveil.capture import Capture
+from gradveil.capture.model import model_of
+from gradveil.capture.preflight import check_capture
+from gradveil.defenses import DEFENSES
+from gradveil.errors import ConfigError
+from gradveil.models import MODELS
+from gradveil.scenario import LocalTraining
+
+
+def checked(capture: Capture) -> list[str]:
+    return check_capture(capture, model_of(capture), "f")
+
+
+def changed(capture: Capture, change: Callable[[str, Tensor], Tensor]) -> Capture:
+    updates = {client: {n: change(n, u) for n, u in own.items()} for client, own in capture.updates.items()}
+    return replace(capture, updates=updates)
+
+
+PLAIN = sent_by(rows(0), rows(1))
+
+
+def test_nothing_is_strange_about_a_plain_one() -> None:
+    assert checked(PLAIN) == []
+
+
+@pytest.mark.parametrize("name", sorted(set(MODELS) & {"lenet", "convnet8", "mlp"}))
+@pytest.mark.parametrize("training", [LocalTraining(), LocalTraining(steps=2, rate=0.01, weight_decay=0.1)])
+def test_a_sound_round_is_let_through(name: str, training: LocalTraining) -> None:
+    checked(sent_by(rows(0, 2), rows(2, 2), model=name, training=training))
+
+
+@pytest.mark.parametrize(("name", "options"), [("gaussian", {"scale": 0.1}), ("prune", {"ratio": 0.99}), ("sign", {})])
+def test_a_defended_round_is_let_through(name: str, options: dict[str, float]) -> None:
+    checked(sent_by(rows(0), rows(1), defense=DEFENSES[name](**options)))
+
+
+@pytest.mark.parametrize("step", [0.0, 1e-3])
+def test_weights_are_no_update(step: float) -> None:
+    weights = changed(PLAIN, lambda name, u: PLAIN.weights[name] - step * u)
+    with pytest.raises(ConfigError, match=r"f: updates/client-\d: .*looks like weights.*save w_sent - w_after|too"):
+        checked(replace(weights, updates={"client-0": weights.updates["client-0"]}))
+
+
+def test_a_flipped_sign_is_seen_without_the_pictures() -> None:
+    with pytest.raises(ConfigError, match=r"updates/client-0/fc.bias: its sign is flipped"):
+        checked(changed(PLAIN, lambda _, u: -u))
+
+
+def test_nothing_and_the_same_for_all_are_refused() -> None:
+    with pytest.raises(ConfigError, match="client-0: is zero everywhere"):
+        checked(changed(sent_by(rows(0)), lambda _, u: 0 * u))
+    same = replace(PLAIN, updates=dict.fromkeys(PLAIN.updates, PLAIN.updates["client-0"]))
+    with pytest.raises(ConfigError, match=r"client-1: is the update of client-0 too.*aggregate"):
+        checked(same)
+
+
+def test_statistics_that_moved_contradict_eval_mode() -> None:
+    capture = sent_by(rows(0, 2), model="convnet8")
+    name = next(name for name in capture.weights if name.endswith("running_mean"))
+    moved = {"client-0": {name: capture.weights[name] + 0.1}}
+    with pytest.raises(ConfigError, match=r"training.batchnorm: is eval, but client-0"):
+        checked(replace(capture, statistics=moved))
+    checked(replace(capture, statistics={"client-0": {name: capture.weights[name]}}))
+
+
+def test_patterns_of_defenses_are_told() -> None:
+    (told,) = checked(sent_by(rows(0), defense=DEFENSES["sign"]()))
+    assert "only signs were sent" in told
+    (told,) = checked(sent_by(rows(0), defense=DEFENSES["prune"](ratio=0.9)))
+    assert "90% of its numbers are zero" in told
+
+
+def test_a_model_that_does_not_fit_is_told_by_its_layer() -> None:
+    renamed = {name.replace("conv1", "konv1"): tensor for name, tensor in PLAIN.weights.items()}
+    with pytest.raises(
+        ConfigError, match=r"weights/konv1.weight: the model has no such layer, did you mean 'conv1.weight'"
+    ):
+        model_of(replace(PLAIN, weights=renamed))
+    with pytest.raises(ConfigError, match="normalization: the weights hold constants"):
+        model_of(replace(PLAIN, normalization=None))
+    less = {c: {n: u for n, u in own.items() if n != "fc.bias"} for c, own in PLAIN.updates.items()}
+    with pytest.raises(ConfigError, match=r"updates/client-0/fc.bias: is missing"):
+        model_of(replace(PLAIN, updates=less))
+
+
+def test_a_capture_never_names_code() -> None:
+    with pytest.raises(ConfigError, match=r"unknown name 'evil.py:build'"):
+        model_of(replace(PLAIN, model="evil.py:build"))
+    with pytest.raises(ConfigError, match="model: the capture names none, add --model"):
+        model_of(replace(PLAIN, model=""))
+
+
+def test_the_weights_are_those_sent() -> None:
+    sent = {name: tensor + 0.5 if name == "fc.bias" else tensor for name, tensor in PLAIN.weights.items()}
+    assert torch.equal(model_of(replace(PLAIN, weights=sent)).state_dict()["fc.bias"], sent["fc.bias"])

@@ -1,0 +1,126 @@
+"""A replay knows the client's pictures, and if the capture says something wrong, what."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from pictures import dataset, rows, sent_by
+
+from gradveil.capture import Capture
+from gradveil.capture.model import model_of
+from gradveil.capture.replay import Replay, replay
+from gradveil.capture.truth import find
+from gradveil.defenses import DEFENSES
+from gradveil.errors import ConfigError
+from gradveil.scenario import LocalTraining
+from gradveil.types import Batch
+
+FEDAVG = LocalTraining(steps=3, rate=1e-3)
+
+
+def replayed(capture: Capture, batch: Batch, **more) -> Replay:
+    constants = (tuple(dataset().mean), tuple(dataset().std))
+    more = {"decoys": rows(16, 21), "constants": constants} | more
+    return replay(capture, model_of(capture), "client-0", batch, **more)
+
+
+@pytest.mark.parametrize(
+    ("model", "count", "training"),
+    [
+        ("lenet", 1, LocalTraining()),
+        ("lenet", 2, FEDAVG),
+        ("convnet8", 2, LocalTraining(batchnorm="batch")),
+        ("lenet", 2, LocalTraining(steps=4, rate=1e-3, batch_size=1, momentum=0.9, weight_decay=1e-3)),
+    ],
+)
+def test_the_own_pictures_reproduce_the_update(model: str, count: int, training: LocalTraining) -> None:
+    capture = sent_by(rows(0, count), model=model, training=training)
+    assert replayed(capture, rows(0, count)).status == "reproduced"
+    assert replayed(capture, rows(8, count)).status == "not reproduced"  # of the same classes
+
+
+def test_what_float32_loses_in_a_difference_of_weights_is_no_difference() -> None:
+    capture = sent_by(rows(0), training=LocalTraining(steps=2, rate=1e-5))
+    lossy = {n: capture.weights[n] - (capture.weights[n] - u) for n, u in capture.updates["client-0"].items()}
+    found = replayed(replace(capture, updates={"client-0": lossy}), rows(0))
+    assert found.status == "reproduced"
+    assert found.error > 1e-3  # which alone would have been too much
+
+
+def fed(images: torch.Tensor) -> Batch:
+    return Batch(images, rows(0).labels)
+
+
+MEAN, STD = (torch.tensor(part).view(-1, 1, 1) for part in (dataset().mean, dataset().std))
+IMAGES = rows(0).images
+
+
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        (IMAGES * STD + MEAN, "the client did not normalize"),
+        ((IMAGES - MEAN) / STD, "the client normalized twice"),
+        (255 * IMAGES, "the client fed pixels from 0 to 255"),
+    ],
+)
+def test_wrong_normalization_is_named(images: torch.Tensor, told: str) -> None:
+    found = replayed(sent_by(rows(0), fed=fed(images)), rows(0))
+    assert (found.status, found.fits) == ("not reproduced", told)
+    assert told in found.told
+
+
+def test_normalization_that_the_capture_keeps_quiet_about_is_named() -> None:
+    capture = sent_by(rows(0))
+    weights = {name: tensor for name, tensor in capture.weights.items() if not name.startswith("normalize.")}
+    found = replayed(replace(capture, weights=weights, normalization=None), rows(0))
+    assert found.fits == "the client normalized with the constants of the data"
+
+
+def test_the_mode_of_batch_normalization_is_named() -> None:
+    capture = sent_by(rows(0, 2), model="convnet8", training=LocalTraining(batchnorm="batch"))
+    found = replayed(replace(capture, training=LocalTraining()), rows(0, 2))
+    assert found.fits == "batch normalization was in mode batch"
+
+
+def test_fedavg_that_says_it_is_fedsgd_is_named() -> None:
+    found = replayed(replace(sent_by(rows(0), training=FEDAVG), training=replace(FEDAVG, steps=1)), rows(0))
+    assert found.fits == "the client took 3 local steps"
+
+
+def test_sign_and_scale_are_named() -> None:
+    capture = sent_by(rows(0))
+    for factor, told in ((-1.0, "its sign is flipped"), (0.25, "it is multiplied by 0.25")):
+        changed = {name: factor * u for name, u in capture.updates["client-0"].items()}
+        assert told in replayed(replace(capture, updates={"client-0": changed}), rows(0)).fits
+    after = {name: capture.weights[name] - u for name, u in capture.updates["client-0"].items()}
+    assert replayed(replace(capture, updates={"client-0": after}), rows(0)).fits == "weights were saved in its place"
+
+
+@pytest.mark.parametrize(("name", "options"), [("gaussian", {"scale": 0.01}), ("prune", {"ratio": 0.9}), ("sign", {})])
+def test_a_defense_leaves_the_pictures_alike(name: str, options: dict[str, float]) -> None:
+    defense = DEFENSES[name](**options)
+    capture = sent_by(rows(0), defense=defense)
+    assert replayed(capture, rows(0)).status == "alike"
+    assert replayed(capture, rows(8)).status == "not reproduced"
+    told = replayed(capture, rows(0), defense=defense).status
+    assert told == ("alike" if name == "gaussian" else "reproduced")  # noise is not drawn twice
+
+
+def test_a_single_picture_is_found_wherever_it_lies() -> None:
+    capture = sent_by(rows(33), rows(5))
+    found = find(capture, model_of(capture), {1: ("client-0", "client-1")}, dataset())
+    assert found.rows == (33, 5)
+    assert torch.equal(found.batches["client-0"].images, rows(33).images)
+    assert found.gallery is not None
+    assert not any(torch.equal(found.gallery[k], rows(33).images[0]) for k in range(len(found.gallery)))
+
+
+def test_rows_that_are_told_are_taken() -> None:
+    capture = sent_by(rows(4, 2))
+    found = find(capture, model_of(capture), {2: ("client-0",)}, dataset(), told=(4, 5))
+    assert replayed(capture, found.batches["client-0"]).status == "reproduced"
+    for wrong in ((4,), (4, 48), (-1, 3)):
+        with pytest.raises(ConfigError, match="--pictures: expected 2 rows from 0 to 47"):
+            find(capture, model_of(capture), {2: ("client-0",)}, dataset(), told=wrong)
