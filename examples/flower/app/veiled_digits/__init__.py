@@ -1,0 +1,1 @@
+"""Handwritten digits at several sites, with a defense of gradveil's as a client mod."""
