@@ -1,0 +1,69 @@
+"""Run a study, write its page, and say in a few lines what came out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import typer
+
+from gradveil import journal, progress, toml
+from gradveil.cli.options import check_out, compute_of
+from gradveil.cli.search_run import print_columns
+from gradveil.compute import Compute
+from gradveil.config.build import slug
+from gradveil.config.spec import parse_pairs
+from gradveil.errors import ConfigError
+from gradveil.folder import JOURNAL, REPORT
+from gradveil.provenance import sha256
+from gradveil.tradeoff import Study, page, run
+from gradveil.tradeoff.asked import checked
+from gradveil.tradeoff.sheet import columns, rows, sentences
+from gradveil.tradeoff.study import RESULT, STUDY
+
+
+def study_of(given: Mapping[str, Any], data_options: Sequence[str], metrics: Sequence[str]) -> Study:
+    """The options that were given, over the defaults; checked before anything is loaded."""
+    there = {name: value for name, value in given.items() if value is not None and value != []}
+    plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in there.items()}
+    kept = tuple(dict.fromkeys((*Study().metrics, *metrics)))
+    study = Study(**plain, metrics=kept, data_options=parse_pairs(list(data_options), "--data-option"))
+    checked(study)
+    return study
+
+
+def compute_for(device: str, precision: str, workers: int | None, ray: str) -> Compute:
+    """On a CPU every core is used unless told otherwise."""
+    if precision not in ("float32", "tf32"):
+        raise ConfigError(f"--precision: {precision} is not for training, take float32 or tf32")
+    compute = compute_of(device, precision, "auto", None, workers or 0, None, ray)
+    if workers is None and not ray and compute.device == "cpu":
+        return compute_of("cpu", precision, "auto", None, torch.get_num_threads())
+    return compute
+
+
+def default_folder(study: Study) -> Path:
+    """runs/tradeoff-<data>-<model>-<hash of all settings>: the same command goes on with the same study."""
+    what = slug(f"{Path(study.data).name}-{Path(study.model).name}")
+    return Path("runs") / f"tradeoff-{what}-{sha256(toml.dump(study.settings()).encode())[:8]}"
+
+
+def run_and_tell(study: Study, folder: Path, compute: Compute, seconds: float | None, quiet: bool) -> None:
+    check_out(folder)
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"--seconds: must be above 0, got {seconds}")
+    try:
+        outcome = run(study, folder, compute, progress.for_stream(quiet), seconds)
+    except KeyboardInterrupt:
+        kept = len(journal.read(folder / STUDY / JOURNAL))
+        print(f"interrupted: {kept} trainings and audits are kept, go on with --out {folder}", file=sys.stderr)
+        raise typer.Exit(130) from None
+    written = page(outcome, folder / REPORT)
+    if not quiet:
+        print_columns(columns(outcome), rows(outcome))
+        for sentence in sentences(outcome):
+            typer.echo(sentence)
+        typer.echo(f"page: {written}, numbers: {folder / RESULT}")

@@ -1,0 +1,179 @@
+"""What a study of accuracy against leakage can be asked for, and whether it makes sense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_type_hints
+
+from gradveil.config import AuditConfig, from_tables
+from gradveil.config.check import check
+from gradveil.config.schema import Budget, Scalar
+from gradveil.config.spec import parse_choices
+from gradveil.errors import ConfigError
+from gradveil.fl.settings import Federation, Method
+from gradveil.scenario import BatchNorm
+from gradveil.tradeoff.candidates import Candidate, candidates, noise
+
+Measure = Literal["psnr", "ssim", "lpips", "leaked"]
+DEFENSES = (
+    "prune:ratio=0.9,0.99",
+    "sign:scaled=true",
+    "ats:3-1-7+43-18-18",
+    "dpsgd:noise=0.01",
+)
+QUICK = "autoattack:steps=80"
+SMALL: Mapping[str, Scalar] = {"count": 640, "size": 16}
+RANGES = {  # both ends allowed
+    "seeds": (1, 1_000),
+    "attacked_seeds": (1, 1_000),
+    "images": (2, 100_000),
+    "victim_batch": (1, 4096),
+    "random_policies": (0, 10_000),
+    "match": (0, 20),
+    "seed": (0, 2**62),
+}
+FREE = ("data_options", "defenses", "attacks", "stages", "noise", "metrics")  # checked by those who read them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """Defenses by what they cost in accuracy and what they still leak, at the same training. The defaults are small.
+
+    >>> [one.label for one in Study(defenses=("prune:ratio=0.9",), random_policies=1, noise=(0.01,)).candidates()]
+    ['none', 'gaussian-0.01', 'random-policy-0', 'prune-0.9']
+    """
+
+    model: str = "lenet"
+    data: str = "photos"
+    data_options: Mapping[str, Scalar] = field(default_factory=dict)
+    defenses: tuple[str, ...] = DEFENSES  # NAME[:k=v,...]; several values of a key are several strengths
+    seeds: int = 3  # trainings of every defense, the same for all of them
+    rounds: int = 40
+    clients: int = 10
+    per_round: int = 5  # clients in a round; 0: all
+    split: str = "dirichlet:0.5"
+    method: Method = "fedavg"
+    local_epochs: int = 1
+    batch_size: int = 32
+    rate: float = 1.0
+    momentum: float = 0.0
+    batchnorm: BatchNorm = "eval"
+    augment: bool = False
+    images: int = 16  # victims: pictures, or batches of them, of the clients' own
+    victim_batch: int = 1  # pictures of a victim
+    stages: tuple[float, ...] = (0.1, 1.0)  # shares of the training at which models are attacked
+    attacked_seeds: int = 1  # trainings whose models are attacked
+    attacks: tuple[str, ...] = ()  # NAME[:k=v,...]; none given: autoattack, of few steps in the quick budget
+    budget: Budget = "quick"
+    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
+    lpips_weights: str = ""
+    measure: Measure = "psnr"  # what the plot calls leakage; the others are in the table
+    noise: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # scales of the baseline that every defense is compared with
+    match: int = 1  # trainings at other scales, per defense, to come nearer to its accuracy
+    random_policies: int = 2  # the baseline of policies
+    seed: int = 0
+
+    def settings(self) -> dict[str, Any]:
+        """What config.toml says of it."""
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "data_options"}
+        return {"tradeoff": {**plain, "data_options": self.options()}}
+
+    def options(self) -> dict[str, Scalar]:
+        """Of the data; the built-in photographs are few and small unless somebody says otherwise."""
+        return dict(self.data_options) or (dict(SMALL) if self.data == "photos" else {})
+
+    def candidates(self) -> tuple[Candidate, ...]:
+        """The baselines, then what is asked for."""
+        return candidates(self.defenses, self.noise, self.random_policies)
+
+    def federation(self, number: int) -> Federation:
+        """The training with the seed of this number: split, order, weights and noise all follow from it."""
+        own = ("rounds", "clients", "split", "method", "local_epochs", "batch_size", "rate", "momentum", "batchnorm",
+               "augment")  # fmt: skip
+        settings = {name: getattr(self, name) for name in own}
+        return Federation(**settings, per_round=self.per_round or None, seed=self.seed + number)
+
+    def attacked_rounds(self) -> tuple[int, ...]:
+        """After how many rounds models are attacked; 0 is the model before training."""
+        return tuple(sorted({round(share * self.rounds) for share in self.stages}))
+
+    def audit_config(self, candidate: Candidate) -> AuditConfig:
+        """The audit of one defense, its budget spent; scenarios are made from the trained models."""
+        asked = self.attacks or ((QUICK,) if self.budget == "quick" else ("autoattack",))
+        chosen = {label: {"name": c.name, **c.options} for label, c in parse_choices(asked, "--attack").items()}
+        return from_tables(
+            {
+                "seed": self.seed,
+                "budget": self.budget,
+                "metrics": list(self.metrics),
+                "lpips_weights": self.lpips_weights,
+                "scenario": {
+                    "data": self.data,
+                    "data_options": self.options(),
+                    "model": self.model,
+                    "images": self.images,
+                    "batch_size": self.victim_batch,
+                    "batchnorm": self.batchnorm,
+                },
+                "defense": {candidate.label: {"name": candidate.choice.name, **candidate.choice.options}},
+                "attack": chosen,
+            },
+            _where,
+        )
+
+
+OPTIONS = {"scenario.data_options": "--data-option", "scenario.data": "--data", "scenario.model": "--model",
+           "scenario.images": "--images", "scenario.batch_size": "--victim-batch", "defense": "--defense",
+           "attack": "--attack", "metrics": "--metric", "lpips_weights": "--lpips-weights"}  # fmt: skip
+
+
+def _where(key: str) -> str:
+    known = next((name for name in OPTIONS if key == name or key.startswith(f"{name}.")), "")
+    rest = key[len(known) :].lstrip(".")
+    return f"{OPTIONS[known]}: {rest}" if known and rest else OPTIONS.get(known, key)
+
+
+def option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def checked(study: Study) -> tuple[Candidate, ...]:
+    """The defenses that it speaks of; ConfigError if it cannot be done. Loads nothing."""
+    kinds = get_type_hints(Study)
+    for name in (name for name in kinds if name not in FREE):
+        check(getattr(study, name), kinds[name], option(name))
+    for name, (low, high) in RANGES.items():
+        if not low <= getattr(study, name) <= high:
+            raise ConfigError(f"{option(name)}: must be between {low} and {high:,}, got {getattr(study, name):,}")
+    _check_stages(study)
+    if study.attacked_seeds > study.seeds:
+        raise ConfigError(f"--attacked-seeds: {study.attacked_seeds} of {study.seeds} trainings, ask for fewer")
+    if study.measure != "leaked" and study.measure not in study.metrics:
+        raise ConfigError(f"--measure: {study.measure} is not among the metrics, add --metric {study.measure}")
+    if not {"psnr", "retrieval"} <= set(study.metrics):
+        raise ConfigError("--metric: psnr and retrieval say what has leaked, add them")
+    _federation(study)
+    found = study.candidates()
+    for candidate in found:
+        study.audit_config(candidate)
+        if candidate.build().acts_at("model"):
+            raise ConfigError(f"--defense: {candidate.label} changes the model itself, which a study cannot train")
+    return found
+
+
+def _federation(study: Study) -> None:
+    try:
+        study.federation(0)
+    except ConfigError as error:
+        raise ConfigError(f"--{error}") from error
+
+
+def _check_stages(study: Study) -> None:
+    shares = study.stages
+    if not shares or not all(isinstance(share, int | float) and 0 <= share <= 1 for share in shares):
+        raise ConfigError(f"--stage: must be shares of the training from 0 to 1, got {list(shares)}")
+    if not study.noise:
+        raise ConfigError("--noise: a comparison needs noise of at least one scale, give one")
+    for scale in study.noise:
+        noise(scale)

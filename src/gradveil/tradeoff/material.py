@@ -1,0 +1,100 @@
+"""Whose pictures are whose in a study: the clients' own, those that the accuracy is measured on, and the victims.
+
+A victim's pictures are taken from what one client trains on, in the order in which the clients come; nothing is held
+back from training. The gallery is other training pictures, and public are pictures of the validation set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradveil import data
+from gradveil.config.check import options_of
+from gradveil.config.schema import ScenarioConfig
+from gradveil.data import DATASETS, Dataset
+from gradveil.errors import ConfigError
+from gradveil.fl.partition import partition
+from gradveil.fl.settings import Federation
+from gradveil.split import LARGEST_GALLERY, LARGEST_PUBLIC
+from gradveil.types import Batch
+
+EVERY = 5  # where a data set has no test split, every fifth picture validates
+
+
+@dataclass(frozen=True, kw_only=True)
+class Material:
+    """The data of a study. `dataset` is the training part, with the constants that models ask for."""
+
+    dataset: Dataset
+    validation: Batch
+
+    @property
+    def training(self) -> Batch:
+        return Batch(self.dataset.images, self.dataset.targets)
+
+    @property
+    def public(self) -> Batch:
+        return Batch(*(x[:LARGEST_PUBLIC] for x in self.validation))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Victims:
+    """Pictures [victim, example, ...], each with the name of the client who trains on them."""
+
+    private: Batch
+    names: tuple[str, ...]
+    places: Tensor  # in the training pictures
+
+
+def gather(config: ScenarioConfig) -> Material:
+    """Training and validation pictures, by the data set's own split where it has one."""
+    options, loader = dict(config.data_options), DATASETS.get(config.data)
+    if loader is not None and "split" in options_of(loader):
+        whole = data.load(config.data, **{**options, "split": "train"})
+        other = data.load(config.data, **{**options, "split": "test"})
+        return Material(dataset=whole, validation=Batch(other.images, other.targets))
+    whole = data.load(config.data, **options)
+    validates = torch.arange(len(whole)) % EVERY == EVERY - 1
+    if not validates.any():
+        raise ConfigError(f"--data: {len(whole)} pictures are too few to train on and to validate, give more")
+    kept = {"images": whole.images[~validates], "targets": whole.targets[~validates]}
+    same = {name: getattr(whole, name) for name in ("name", "class_names", "mean", "std", "loss")}
+    return Material(
+        dataset=Dataset(**kept, **same), validation=Batch(whole.images[validates], whole.targets[validates])
+    )
+
+
+def victims(material: Material, federation: Federation, count: int, size: int) -> Victims:
+    """`count` times `size` pictures of the clients' own, from every client in turn."""
+    shares = partition(material.dataset.targets, federation)
+    taken = dict(list(_dealt(shares, federation.names, size))[:count])
+    if len(taken) < count:
+        raise ConfigError(
+            f"--images: {count} victims with {size} pictures each are not there, the clients have {len(taken)}, "
+            "ask for fewer"
+        )
+    places = torch.stack(list(taken.values()))
+    private = Batch(material.dataset.images[places], material.dataset.targets[places])
+    return Victims(private=private, names=tuple(taken), places=places)
+
+
+def gallery(material: Material, hidden: Sequence[Victims]) -> Tensor:
+    """Pictures that a victim is sought among: no victim of any training."""
+    others = torch.ones(len(material.dataset), dtype=torch.bool)
+    for some in hidden:
+        others[some.places.flatten()] = False
+    if not others.any():
+        raise ConfigError("--images: every picture is a victim and none is left to compare with, ask for fewer")
+    return material.dataset.images[others][:LARGEST_GALLERY]
+
+
+def _dealt(shares: tuple[Tensor, ...], names: tuple[str, ...], size: int) -> Iterator[tuple[str, Tensor]]:
+    """The first pictures of every client, then the next of every client, as long as they last."""
+    for turn in range(max(map(len, shares)) // size):
+        for name, share in zip(names, shares, strict=True):
+            if len(share) >= (turn + 1) * size:
+                yield f"{name}.{turn}", share[turn * size : (turn + 1) * size]

@@ -1,0 +1,138 @@
+"""One training of a study: a defense, a seed, and the models that will be attacked."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from gradveil.fl.local import RoundResult, train
+from gradveil.record import Record
+from gradveil.tradeoff.asked import Study
+from gradveil.tradeoff.candidates import Candidate
+from gradveil.tradeoff.material import Material
+from gradveil.trial import told
+
+CURVE = 10  # points of the curve of accuracies
+KEY = "training"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """What is trained."""
+
+    candidate: Candidate
+    number: int  # of the seed
+
+    @property
+    def key(self) -> str:
+        return f"{KEY}/{self.candidate.label}/{self.number}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Taught:
+    """What came of it. `weights` are those of every attacked round."""
+
+    scores: Mapping[str, float]
+    weights: Mapping[int, Mapping[str, Tensor]]
+    seconds: float
+    reason: str = ""  # why it failed
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trainer:
+    """All that a training needs, wherever it runs. `models` are the untrained ones, one for each seed."""
+
+    study: Study
+    material: Material
+    models: tuple[nn.Module, ...]
+    device: str = "cpu"
+    precision: Literal["float32", "tf32"] = "float32"
+    folder: Path | None = None  # where an interrupted training can be gone on with; None: on another machine
+
+    def __call__(self, job: Training) -> Taught:
+        start = time.monotonic()
+        try:
+            scores, weights, notes = self.trained(job)
+        except Exception as error:  # a training that breaks down is a failed point, and the others go on
+            return Taught(scores={}, weights={}, seconds=time.monotonic() - start, reason=told(error))
+        bad = [name for name, value in scores.items() if not math.isfinite(value)]
+        reason = f"not finite: {', '.join(bad)}" if bad else ""
+        seconds = time.monotonic() - start
+        return Taught(scores={} if bad else scores, weights=weights, seconds=seconds, reason=reason, notes=notes)
+
+    def trained(self, job: Training) -> tuple[dict[str, float], dict[int, dict[str, Tensor]], tuple[str, ...]]:
+        federation, rounds = self.study.federation(job.number), self.rounds(job)
+        with self.home(job) as folder:
+            done = train(
+                self.models[job.number],
+                self.material.training,
+                self.material.validation,
+                federation,
+                job.candidate.build(),
+                folder=folder,
+                checkpoints=[number for number in rounds if number],
+                evaluate_every=max(1, federation.rounds // CURVE),
+                device=self.device,
+                precision=self.precision,
+                public=self.material.public,
+            )
+            weights = {number: load_file(path) for number, path in done.checkpoints.items() if number in rounds}
+        return scores_of(done.curve), weights, notes_of(done.curve)
+
+    def rounds(self, job: Training) -> tuple[int, ...]:
+        """Those whose models are attacked."""
+        return self.study.attacked_rounds() if job.number < self.study.attacked_seeds else ()
+
+    @contextmanager
+    def home(self, job: Training) -> Iterator[Path]:
+        """A folder that is gone when the training has ended well."""
+        if self.folder is None:
+            with tempfile.TemporaryDirectory(prefix="gradveil-") as made:
+                yield Path(made)
+            return
+        own = self.folder / f"{job.candidate.label}-{job.number}"
+        yield own
+        shutil.rmtree(own, ignore_errors=True)
+
+
+def scores_of(curve: tuple[RoundResult, ...]) -> dict[str, float]:
+    """The accuracy at the end, and on the way there. A training whose last round is void has none."""
+    last = curve[-1]
+    found = {f"accuracy@{one.round}": one.accuracy for one in curve if one.accuracy is not None}
+    accuracy = math.nan if last.accuracy is None or not math.isfinite(last.loss) else last.accuracy
+    return {"accuracy": accuracy, **found}
+
+
+def notes_of(curve: tuple[RoundResult, ...]) -> tuple[str, ...]:
+    dropped = sum(one.dropped for one in curve)
+    return (f"{dropped} updates of clients were not finite and left out",) if dropped else ()
+
+
+def record_of(job: Training, taught: Taught, seed: int) -> Record:
+    return Record(
+        key=job.key,
+        status="failed" if taught.reason else "ok",
+        scenario=KEY,
+        defense=job.candidate.label,
+        attack=KEY,
+        attacker="unaware",
+        client=f"seed-{job.number}",
+        example=job.number,
+        seed=seed,
+        seconds=taught.seconds,
+        backend="",
+        scores=dict(taught.scores),
+        notes=taught.notes,
+        reason=taught.reason,
+    )

@@ -1,0 +1,180 @@
+"""Points by hand: costs are paired, what failed is never good, and noise at the same accuracy is the yardstick."""
+
+from __future__ import annotations
+
+import math
+from itertools import product
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+from tradeoff_fakes import candidate, example, leakage, outcome, tiny
+
+from gradveil.errors import ConfigError
+from gradveil.tradeoff import Study
+from gradveil.tradeoff.asked import checked
+from gradveil.tradeoff.candidates import candidates, noise, strengths
+from gradveil.tradeoff.estimates import of_trainings
+from gradveil.tradeoff.front import Place, front
+from gradveil.tradeoff.matching import matched_scale, next_scale
+from gradveil.tradeoff.sheet import columns, headline, rows, sentences
+
+
+def test_who_beats_noise_at_the_same_accuracy() -> None:
+    found = example()
+    good, bad = found.point("good").against, found.point("bad").against
+    assert good is not None
+    assert bad is not None
+    assert (good.noise, good.standing) == ("gaussian-0.01", "leaks less")
+    assert (bad.noise, bad.standing) == ("gaussian-0.01", "leaks more")
+    assert good.leakage.mean == pytest.approx(np.mean([-8, -8, -7.5, -8]))
+    assert headline(found).startswith("1 of 2 defenses leak less than noise")
+    assert found.point("none").against is None
+    assert found.point("gaussian-0.1").against is None
+
+
+def test_a_failed_training_is_a_failed_point_and_never_a_good_one() -> None:
+    found = example()
+    broken = found.point("broken")
+    assert "1 of 3 trainings failed: RuntimeError" in broken.failed
+    assert not broken.measured
+    assert not broken.on_front
+    assert broken.verdict == "inconclusive"
+    assert set(found.front) == {"none", "gaussian-0.1", "good"}
+    assert [row[6] for row in rows(found)] == ["leaks", "leaks", "no leak found", "leaks", "leaks", "failed"]
+    assert any("broken failed" in sentence for sentence in sentences(found))
+    assert all(len(row) == len(columns(found)) for row in rows(found))
+
+
+@pytest.mark.parametrize("word", ["inconclusive", "not evaluated"])
+def test_little_leakage_that_nobody_could_have_found_is_not_on_the_front(word: str) -> None:
+    who = [candidate("none", "none"), candidate("odd")]
+    found = outcome(who, {"none": [0.9] * 3, "odd": [0.9] * 3},
+                    {"none": leakage([30.0, 31]), "odd": leakage([5.0, 6], verdict=word, adaptive=False)})  # fmt: skip
+    assert found.front == ("none",)
+    assert found.point("odd").measured
+    assert "no adaptive attack" in rows(found)[1][6]
+    beside = found.point("odd").against
+    assert beside is not None
+    assert f"its own verdict is {word}" in beside.said
+
+
+def test_an_audit_that_failed_is_a_failed_point() -> None:
+    who = [candidate("none", "none"), candidate("odd")]
+    for audit in ("ConfigError: no", leakage([5.0, 6], broken="3 of 4 attacks failed")):
+        found = outcome(who, {"none": [0.9] * 3, "odd": [0.9] * 3}, {"none": leakage([30.0, 31]), "odd": audit})
+        assert found.point("odd").failed
+        assert found.front == ("none",)
+
+
+def test_cost_is_paired() -> None:
+    """The same two points less in every training is exact, however much the trainings differ."""
+    who = [candidate("none", "none"), candidate("a")]
+    found = outcome(who, {"none": [0.9, 0.7, 0.5], "a": [0.88, 0.68, 0.48]}, {})
+    cost = found.point("a").cost
+    assert cost is not None
+    assert cost.mean == pytest.approx(0.02)
+    assert cost.low == pytest.approx(0.02)
+    assert found.flags[-1] == "unfinished"
+
+
+def test_students_interval_is_scipys() -> None:
+    values = [0.5, 0.61, 0.7, 0.66]
+    low, high = stats.t.interval(0.95, 3, np.mean(values), stats.sem(values))
+    found = of_trainings(values)
+    assert (found.low, found.high) == pytest.approx((low, high))
+    assert of_trainings([0.5]).low is None
+
+
+def test_the_front_against_its_definition() -> None:
+    """On random points: nobody on it is beaten, and everybody else is."""
+    drawn = torch.rand(40, 2, generator=torch.Generator().manual_seed(0)).mul(8).round()
+    places = {str(k): Place(*row) for k, row in enumerate(drawn.tolist())}
+    ahead = front(places)
+    for label, place in places.items():
+        beaten = any(
+            o.accuracy >= place.accuracy and o.leakage <= place.leakage and o != place for o in places.values()
+        )
+        assert (label in ahead) == (not beaten)
+    leaks = [places[label].leakage for label in ahead]
+    assert leaks == sorted(leaks)
+
+
+def test_bisecting_the_scale_finds_the_accuracy() -> None:
+    """An accuracy that falls smoothly with the logarithm of the scale is met within half a point in a few tries."""
+
+    def accuracy(scale: float) -> float:
+        return 0.9 if not scale else 0.1 + 0.8 / (1 + (scale / 0.02) ** 1.5)
+
+    for wanted in (0.85, 0.5, 0.2):
+        tried = {scale: accuracy(scale) for scale in (0.0, 1e-3, 1e-2)}
+        for _ in range(8):
+            scale = next_scale(tried, wanted)
+            if scale is None:
+                break
+            tried[scale] = accuracy(scale)
+        assert min(abs(value - wanted) for value in tried.values()) <= 0.015
+        assert accuracy(matched_scale(tried, wanted)) >= wanted - 0.005
+
+
+def test_more_noise_that_helps_is_chance() -> None:
+    assert next_scale({0: 0.5, 0.1: 0.9}, 0.7) is None  # nobody has it, not even no noise
+    assert matched_scale({0: 0.5, 0.1: 0.6}, 0.9) == 0.1
+    assert next_scale({0: 0.9, 0.1: 0.8}, 0.3) == pytest.approx(0.32)  # beyond the strongest
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [
+        ("gaussian:scale=1e-3,1e-2", [{"scale": 1e-3}, {"scale": 1e-2}]),
+        ("dpsgd:clip=1.0,2.0,noise=0.1,0.2", [{"clip": c, "noise": n} for c, n in product((1.0, 2.0), (0.1, 0.2))]),
+        ("oasis:transforms=['major', 'shear']", [{"transforms": ["major", "shear"]}]),
+        ("sign", [{}]),
+    ],
+)
+def test_strengths(text: str, options: list[dict]) -> None:
+    assert [choice.options for choice in strengths(text)] == options
+
+
+def test_baselines_are_always_there_and_nobody_twice() -> None:
+    found = candidates(("gaussian:scale=0.01,0.5", "none", "prune:ratio=0.9", "prune"), (0.01,), 2)
+    labels = [one.label for one in found]
+    assert labels[:4] == ["none", "gaussian-0.01", "random-policy-0", "random-policy-1"]
+    assert len(set(labels)) == len(labels)
+    assert [one.role for one in found] == ["none", "noise", "random", "random", "noise", "defense"]
+    assert len(Study().candidates()) >= 8
+    assert noise(0.01).scale == 0.01
+    assert found[0].scale == 0
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"defenses": ("prume",)}, "--defense: unknown name 'prume'"),
+        ({"defenses": ("prune:ratio=2",)}, "--defense"),
+        ({"defenses": ("precode",)}, "changes the model itself"),
+        ({"seeds": 0}, "--seeds: must be between"),
+        ({"attacked_seeds": 9}, "--attacked-seeds: 9 of 2"),
+        ({"stages": (2.0,)}, "--stage: must be shares"),
+        ({"noise": ()}, "--noise: a comparison needs noise"),
+        ({"noise": (-1.0,)}, "--noise: -1.0 is not a scale"),
+        ({"measure": "lpips"}, "--measure: lpips is not among the metrics"),
+        ({"metrics": ("psnr",)}, "--metric: psnr and retrieval"),
+        ({"split": "half"}, "--split: 'half' is not known"),
+        ({"per_round": 9}, "--per-round: 9 of 4"),
+        ({"model": "lenett"}, "--model: unknown name"),
+        ({"budget": "huge"}, "--budget"),
+    ],
+)
+def test_what_cannot_be_done_is_said_with_its_option(changes: dict, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        checked(tiny(**changes))
+    assert str(error.value).startswith(said.partition(":")[0] if said.startswith("--") else "--defense")
+    assert said in str(error.value)
+
+
+def test_rounds_that_are_attacked() -> None:
+    assert tiny(rounds=100, stages=(0.01, 1.0, 0.5)).attacked_rounds() == (1, 50, 100)
+    assert math.isclose(tiny(rate=0.3).federation(1).rate, 0.3)
+    assert [tiny().federation(k).seed for k in (0, 1)] == [0, 1]

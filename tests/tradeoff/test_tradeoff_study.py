@@ -1,0 +1,156 @@
+"""A whole study in seconds: the same numbers however it is run, interrupted or gone on with."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tradeoff_fakes import tiny
+
+from gradveil import journal
+from gradveil.compute import Compute
+from gradveil.errors import ConfigError
+from gradveil.fl.partition import partition
+from gradveil.results import read_run
+from gradveil.tradeoff import Outcome, page, run
+from gradveil.tradeoff.candidates import noise
+from gradveil.tradeoff.leakage import Auditor
+from gradveil.tradeoff.material import gallery, gather, victims
+from gradveil.tradeoff.study import prepared
+from gradveil.tradeoff.training import Trainer, Training
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome, Path]]:
+    before, folder = torch.get_num_threads(), tmp_path_factory.mktemp("study") / "run"
+    torch.set_num_threads(1)
+    yield run(tiny(), folder), folder
+    torch.set_num_threads(before)
+
+
+def test_what_it_leaves_behind(found: tuple[Outcome, Path]) -> None:
+    outcome, folder = found
+    page(outcome, folder / "report.html")
+    assert {path.name for path in folder.iterdir()} <= {
+        "study", "points", "models", "tradeoff.json", "report.html", "unfinished",
+    }  # fmt: skip
+    assert json.loads((folder / "tradeoff.json").read_text()) == json.loads(json.dumps(outcome.as_json()))
+    for point in outcome.points:
+        assert (folder / "points" / point.label / "report.html").is_file()
+        assert read_run(folder / "points" / point.label).records
+    assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*"))
+
+
+def test_every_point_is_measured_and_the_undefended_leaks(found: tuple[Outcome, Path]) -> None:
+    outcome, _ = found
+    assert [p.label for p in outcome.points][:3] == ["none", "gaussian-0.1", "prune-0.5"]
+    assert all(point.measured and len(point.accuracies) == 2 for point in outcome.points)
+    plain = outcome.point("none")
+    assert plain.leakage is not None
+    assert plain.leakage.leaked == plain.leakage.pictures == 2  # a closed form on a perceptron
+    assert plain.verdict == "leaks"
+    assert outcome.front
+    assert outcome.point("prune-0.5").against is not None
+
+
+def test_it_goes_on_where_it_was_killed(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+    outcome, folder = found
+    for kept in (2, 5):
+        again = Path(shutil.copytree(folder, tmp_path / str(kept)))
+        shutil.rmtree(again / "points" / "prune-0.5")
+        path = again / "study/journal.jsonl"
+        lines = path.read_bytes().splitlines(keepends=True)
+        path.write_bytes(b"".join(lines[:kept]) + b'{"key":"torn')
+        assert run(tiny(), again).as_json() == outcome.as_json()
+        keys = [record.key for record in journal.read(path)]
+        assert len(keys) == len(set(keys)) == len(lines)
+
+
+def test_processes_give_the_same_table(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+    assert run(tiny(), tmp_path / "run", Compute(workers=2)).as_json() == found[0].as_json()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_ray_gives_the_same_table(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+    pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
+    assert run(tiny(), tmp_path / "run", Compute(ray="local")).as_json() == found[0].as_json()
+
+
+def test_another_study_in_the_same_folder_is_refused(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+    _, folder = found
+    with pytest.raises(ConfigError, match=r"tradeoff.rounds is 3 there, 4 here"):
+        run(tiny(rounds=4), folder)
+    (tmp_path / "mine.txt").touch()
+    with pytest.raises(ConfigError, match="not the folder of a study"):
+        run(tiny(), tmp_path)
+
+
+def test_no_time_left_begins_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
+    outcome = run(tiny(), tmp_path / "run", seconds=1e-9)
+    assert "unfinished" in outcome.flags
+    assert not outcome.front
+    assert all(point.missing and point.verdict == "not evaluated" for point in outcome.points)
+    page(outcome, tmp_path / "page.html")
+
+
+def broken(*arguments: Any, **options: Any) -> Any:
+    raise RuntimeError("the loss\nexploded")
+
+
+def test_a_training_that_breaks_down_is_a_failed_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["gradveil.tradeoff.training"], "train", broken)
+    outcome = run(tiny(seeds=1, match=0), tmp_path / "run")
+    assert all("RuntimeError: the loss exploded" in point.failed for point in outcome.points)
+    assert not outcome.front
+    assert "exploded" in page(outcome, tmp_path / "page.html").read_text()
+
+
+def test_a_defense_that_has_nothing_to_act_on_is_said_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="--defense: dpsgd"):
+        run(tiny(defenses=("dpsgd",), model="convnet8", batchnorm="batch", data_options={"count": 40, "size": 32}),
+            tmp_path / "run")  # fmt: skip
+    assert not (tmp_path / "run").exists()
+
+
+def test_victims_are_the_clients_own_and_not_in_the_gallery() -> None:
+    study = tiny(images=6, victim_batch=2)
+    material = gather(study.audit_config(study.candidates()[0]).scenario)
+    found = victims(material, study.federation(0), 6, 2)
+    shares = partition(material.dataset.targets, study.federation(0))
+    assert found.names == ("client-0.0", "client-1.0", "client-2.0", "client-3.0", "client-0.1", "client-1.1")
+    for name, places in zip(found.names, found.places, strict=True):
+        client = int(name.partition(".")[0].removeprefix("client-"))
+        assert set(places.tolist()) <= set(shares[client].tolist())
+    others = gallery(material, [found])
+    assert len(others) == len(material.dataset) - 12
+    assert not any(torch.equal(other, one) for other in others for one in found.private.images.flatten(0, 1))
+    with pytest.raises(ConfigError, match="ask for fewer"):
+        victims(material, study.federation(0), 100, 2)
+
+
+def test_the_same_training_without_a_defense_as_with_no_noise_at_all() -> None:
+    """Pairs: what differs between two points of one seed is the defense alone."""
+    study = tiny()
+    material, models = prepared(study)
+    trainer = Trainer(study=study, material=material, models=models)
+    plain, tiny_noise = study.candidates()[0], noise(1e-12)
+    scores = [trainer(Training(candidate=one, number=0)).scores["accuracy"] for one in (plain, tiny_noise)]
+    assert scores[0] == scores[1]
+
+
+def test_victims_send_what_clients_of_this_training_send() -> None:
+    """Noise has a scale of its own: an update at another rate would be another signal in the same noise."""
+    study = tiny(rate=0.37, stages=(0.0,))
+    material, models = prepared(study)
+    auditor = Auditor(study=study, material=material, models=models, weights=Path(), compute=Compute())
+    audit = auditor.audit(study.candidates()[0])
+    assert audit.scenario.training.rate == 0.37
+    assert audit.scenario.training.steps == 1
+    assert not audit.scenario.trained
