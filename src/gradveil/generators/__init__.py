@@ -1,0 +1,1 @@
+"""Networks that draw pictures: what an attacker trains on public data and searches in."""

@@ -1,0 +1,71 @@
+"""Labeled pictures to train a conditional GAN on, without those that look like what will be attacked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradveil import data
+from gradveil.data import Dataset
+from gradveil.encoders.starts import fitted, options_for
+from gradveil.errors import ConfigError
+from gradveil.generators.conditional import FIRST
+from gradveil.generators.pictures import Source
+from gradveil.generators.provenance import as_bytes, resembling, thumbnails
+from gradveil.provenance import hash_tensors
+
+SIDES = tuple(FIRST * 2**blocks for blocks in range(1, 6))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Labeled:
+    """Pictures in 8 bits, [n, channel, side, side], and one-hot labels."""
+
+    name: str
+    images: Tensor
+    labels: Tensor
+    class_names: tuple[str, ...]
+    alike: int  # left out because they look like a picture that is attacked
+
+    def told(self) -> dict[str, object]:
+        """For the metadata of what is trained on them."""
+        return {
+            "data": self.name,
+            "data_sha256": hash_tensors({"images": self.images, "labels": self.labels}),
+            "pictures": len(self.images),
+            "alike": self.alike,
+            "class_names": ",".join(self.class_names),
+        }
+
+
+def labeled_pictures(source: Source, *, avoid: tuple[Source, ...] = (), size: int = 0, device: str = "cpu") -> Labeled:
+    """Of data with a part to train on, that part. `size` 0: the data's own. Look-alikes of `avoid` are left out."""
+    dataset = _loaded(source, size, "train")
+    if dataset.loss != "cross-entropy":
+        raise ConfigError(f"{dataset.name}: has several labels per picture, train on pictures with one class each")
+    side = size or dataset.shape[1]
+    if side not in SIDES:
+        raise ConfigError(f"--size: {side} pixels, the generator draws {', '.join(map(str, SIDES))}; choose one")
+    shape = (dataset.shape[0], side, side)
+    images, labels = as_bytes(fitted(dataset.images, shape)), dataset.targets
+    kept = ~_like(images, [as_bytes(fitted(_loaded(one, size, "test").images, shape)) for one in avoid], device)
+    if int(kept.sum()) < 2:
+        raise ConfigError(f"{dataset.name}: {int(kept.sum())} pictures are left to train on, give more")
+    told = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
+    return Labeled(images=images[kept], labels=labels[kept], **told)
+
+
+def _loaded(source: Source, size: int, split: str) -> Dataset:
+    known, offered = options_for(source.data), {"split": split, **({"size": size} if size else {})}
+    options = {name: value for name, value in offered.items() if name in known} | dict(source.options)
+    return data.load(source.data, **options)
+
+
+def _like(images: Tensor, others: list[Tensor], device: str) -> Tensor:
+    """Which pictures look like one of the others, or like its mirror image."""
+    if not others:
+        return torch.zeros(len(images), dtype=torch.bool)
+    known = thumbnails(torch.cat([view for one in others for view in (one, one.flip(-1))]))
+    return resembling(thumbnails(images).to(device), known.to(device)).cpu()

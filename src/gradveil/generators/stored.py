@@ -1,0 +1,102 @@
+"""A trained network as one safetensors file: what it is, its weights, and the record of what it has seen.
+
+The metadata hold `gradveil.kind`, `gradveil.architecture` (the arguments that build it, as JSON) and everything that
+is known of its training under `gradveil.*`. Nothing in a file is believed before it is checked.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor, nn
+
+from gradveil.errors import ConfigError
+from gradveil.folder import write_whole
+from gradveil.generators.provenance import RECORDS
+from gradveil.models.header import read_header
+
+PREFIX = "gradveil."
+TRAIN = "make one by gradveil train-generator"
+LARGEST = 2**16  # of any number in an architecture
+
+Network = TypeVar("Network", bound=nn.Module)
+
+
+def store_network(
+    path: str | Path,
+    kind: str,
+    network: nn.Module,
+    architecture: Mapping[str, int],
+    told: Mapping[str, object],
+    seen: Mapping[str, Tensor],
+) -> Path:
+    """Write the file whole: weights, architecture, what is told of the training, and what was seen in it."""
+    said = {"kind": kind, "architecture": json.dumps(dict(architecture)), **told}
+    weights = {name: x.detach().cpu().contiguous() for name, x in network.state_dict().items()}
+    metadata = {PREFIX + name: str(value) for name, value in said.items()}
+    write_whole(Path(path), save({**weights, **seen}, metadata=metadata))
+    return Path(path)
+
+
+def told_by(path: str | Path) -> dict[str, str]:
+    """The metadata of a file, without the prefix."""
+    file = Path(path)
+    if file.suffix != ".safetensors" or not file.is_file():
+        raise ConfigError(f"{file}: no such .safetensors file, {TRAIN}")
+    read_header(file, file)
+    try:
+        with safe_open(file, framework="pt") as opened:
+            found = opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ConfigError(f"{file}: not a readable safetensors file ({error}), save it again") from error
+    return {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
+
+
+def load_network(path: str | Path, kind: str, build: Callable[..., Network]) -> Network:
+    """The frozen network of a file of this kind, on the CPU. It knows its file."""
+    file, told = Path(path), told_by(path)
+    if told.get("kind") != kind:
+        raise ConfigError(f"{file}: holds {told.get('kind', 'weights of unknown kind')}, not {kind}, {TRAIN} {kind}")
+    with torch.device("meta"):  # no memory before names and shapes have been compared
+        network = _built(file, build, _architecture(file, told))
+    network.load_state_dict(_weights(file, network.state_dict()), strict=True, assign=True)
+    network.file = str(file)  # type: ignore[assignment]
+    return network.requires_grad_(False).eval()
+
+
+def _built(file: Path, build: Callable[..., Network], architecture: Mapping[str, int]) -> Network:
+    try:
+        return build(**architecture)
+    except TypeError as error:
+        raise ConfigError(f"{file}: its architecture has other keys than it should, {TRAIN}") from error
+
+
+def _architecture(file: Path, told: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        found = json.loads(told.get("architecture", ""))
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{file}: its architecture is not JSON, {TRAIN}") from error
+    fine = isinstance(found, dict) and all(type(value) is int and 0 < value <= LARGEST for value in found.values())
+    if not fine:
+        raise ConfigError(f"{file}: its architecture is no table of whole numbers up to {LARGEST}, {TRAIN}")
+    return found
+
+
+def _weights(file: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    header = {name: shape for name, shape in read_header(file, file).items() if name not in RECORDS}
+    shapes = {name: tuple(x.shape) for name, x in expected.items()}
+    wrong = sorted(name for name in {*header, *shapes} if header.get(name) != shapes.get(name))
+    if wrong:
+        raise ConfigError(f"{file}: {len(wrong)} tensors do not fit, the first is {wrong[0][:200]}; {TRAIN}")
+    with safe_open(file, framework="pt") as opened:
+        tensors = {name: opened.get_tensor(name) for name in shapes}
+    for name, tensor in tensors.items():
+        if tensor.dtype != expected[name].dtype or not bool(tensor.isfinite().all()):
+            raise ConfigError(f"{file}: {name}: has numbers that are not finite or of another type; {TRAIN}")
+    return tensors
