@@ -19,6 +19,8 @@ COUNTS = [  # name, classes, channels, learned numbers, tensors
     ("convnet64", 100, 3, 3_112_420, 34),
     ("resnet20-4", 100, 3, 4_350_884, 65),
     ("mlp", 10, 3, 3072 * 256 + 256 + 256 * 128 + 128 + 1290, 6),
+    ("lenet5", 10, 3, 32 * 76 + 64 * 801 + 512 * (64 * 8 * 8) + 5120, 6),
+    ("resnet18-plain", 10, 3, 11_164_362, 22),
 ]
 PUBLISHED = [  # name, classes, pixels, learned numbers: as the papers' authors or torchvision and DeiT count them
     ("resnet18", 10, 32, 11_173_962),
@@ -29,6 +31,7 @@ PUBLISHED = [  # name, classes, pixels, learned numbers: as the papers' authors 
     ("vit-small", 1000, 224, 22_050_664),
     ("vgg16", 10, 32, 14_728_266),
     ("densenet121", 1000, 224, 7_978_856),
+    ("vgg7", 1000, 128, 4_576_384 + 1024 * (512 * 16 * 16 + 1) + 1_025_000),
 ]
 SMALL = ["lenet", "convnet8", "mlp"]
 SMALLEST = {"vgg16": 32}  # pixels; 9 are enough for the others
@@ -93,7 +96,7 @@ def test_attention_is_that_of_torch() -> None:
 def test_an_untrained_network_carries_a_signal_in_eval_mode() -> None:
     """Otherwise its updates would be rounding errors, and every attack on them would fail for that reason alone."""
     images = torch.rand(4, 3, 32, 32)
-    for name in ("resnet18", "mobilenet-v2", "vit-tiny", "vgg16", "densenet121"):
+    for name in ("resnet18", "mobilenet-v2", "vit-tiny", "vgg16", "densenet121", "lenet5", "vgg7", "resnet18-plain"):
         with torch.no_grad():
             spread = float(MODELS[name](classes=10, mean=[0.5] * 3, std=[0.25] * 3).eval()(images).std())
         assert 0.02 < spread < 20, name

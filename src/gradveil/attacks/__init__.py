@@ -18,6 +18,8 @@ from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
+from gradveil.attacks.rog import rog, rog_code, rog_paper
+from gradveil.attacks.rogs import rogs, rogs_paper
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
 from gradveil.attacks.unmix import unmix
@@ -44,6 +46,11 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "gradinversion-full-paper": gradinversion_full_paper,
     "sgd-cosine": sgd_cosine,
     "sgd-cosine-ats": sgd_cosine_ats,
+    "rog": rog,
+    "rog-code": rog_code,
+    "rog-paper": rog_paper,
+    "rogs": rogs,
+    "rogs-paper": rogs_paper,
     "loda-inverse": loda_inverse,
     "loda-inverse-paper": loda_inverse_paper,
     "linear": linear,

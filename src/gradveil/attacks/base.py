@@ -62,6 +62,10 @@ class Attack(ABC):
     def plants(self) -> bool:
         return type(self).plant is not Attack.plant
 
+    def networks(self) -> tuple[str, ...]:
+        """Files of trained networks that it brings along: none may have been trained on a picture that is attacked."""
+        return ()
+
     def check(self, seen: Observation) -> None:
         """NotApplicableError if there is nothing to work on in this model."""
         return None

@@ -12,10 +12,12 @@ from gradveil.models.lenet import lenet
 from gradveil.models.mlp import mlp
 from gradveil.models.mobilenet_v2 import mobilenet_v2
 from gradveil.models.resnet18 import resnet18
+from gradveil.models.resnet18_plain import resnet18_plain
 from gradveil.models.resnet20 import resnet20_4
 from gradveil.models.resnet34 import resnet34
 from gradveil.models.user import load_model
 from gradveil.models.vgg import vgg16
+from gradveil.models.vgg7 import lenet5, vgg7
 from gradveil.models.vit import of_width as vit_of_width
 from gradveil.models.weights import load_weights
 
@@ -36,6 +38,9 @@ MODELS: dict[str, Callable[..., nn.Module]] = {
     "vit-tiny": vit_of_width(192, 3, "Vision transformer, tiny: 12 blocks of width 192 with 3 heads, from scratch."),
     "vit-small": vit_of_width(384, 6, "Vision transformer, small: 12 blocks of width 384 with 6 heads, from scratch."),
     "vgg16": vgg16,
+    "lenet5": lenet5,
+    "vgg7": vgg7,
+    "resnet18-plain": resnet18_plain,
     "densenet121": densenet121,
 }
 

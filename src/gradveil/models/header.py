@@ -19,17 +19,33 @@ class Stored(NamedTuple):
     """One tensor as the header describes it."""
 
     shape: tuple[int, ...]
-    begin: int
+    begin: int  # of its bytes, counted from `Header.start`
     end: int
+    dtype: str
+
+
+class Header(NamedTuple):
+    """Everything that stands before the data."""
+
+    tensors: dict[str, Stored]
+    metadata: dict[str, str]
+    start: int  # of the data in the file
 
 
 def read_header(path: Path, where: Path | str) -> dict[str, tuple[int, ...]]:
     """The shape of every tensor. Each lies inside the file, and all of them together are the file."""
+    return {name: one.shape for name, one in read_whole_header(path, where).tensors.items()}
+
+
+def read_whole_header(path: Path, where: Path | str) -> Header:
+    """The same with types, places and metadata."""
     try:
         length, content = path.stat().st_size, _header_of(path, where)
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read, {error.strerror or error}") from error
-    tensors = {name: _stored(f"{where}: {name}", entry) for name, entry in _entries(content, where).items()}
+    entries = _entries(content, where)
+    metadata = _metadata(entries.pop(METADATA, {}), where)
+    tensors = {name: _stored(f"{where}: {name}", entry) for name, entry in entries.items()}
     place = 0
     for name, one in sorted(tensors.items(), key=lambda item: item[1][1:]):
         if one.begin != place:
@@ -38,7 +54,7 @@ def read_header(path: Path, where: Path | str) -> dict[str, tuple[int, ...]]:
     held = length - 8 - len(content)
     if place != held:
         raise _broken(f"{where}: its tensors end at byte {place} of the data, the file holds {held}")
-    return {name: one.shape for name, one in tensors.items()}
+    return Header(tensors, metadata, 8 + len(content))
 
 
 def _header_of(path: Path, where: Path | str) -> bytes:
@@ -54,15 +70,21 @@ def _header_of(path: Path, where: Path | str) -> bytes:
 
 def _entries(content: bytes, where: Path | str) -> dict[str, Any]:
     try:
-        found = json.loads(content, object_pairs_hook=_without_duplicates)
+        found = json.loads(content, object_pairs_hook=without_duplicates)
     except (ValueError, RecursionError) as error:
         raise _broken(f"{where}: its header is not JSON, {error}") from error
     if not isinstance(found, dict):
         raise _broken(f"{where}: its header is no table of tensors")
-    return {name: entry for name, entry in found.items() if name != METADATA}
+    return found
 
 
-def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _metadata(found: Any, where: Path | str) -> dict[str, str]:
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise _broken(f"{where}: {METADATA}: expected a table of texts")
+    return found
+
+
+def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for name, value in pairs:
         if name in table:
@@ -82,7 +104,7 @@ def _stored(where: str, entry: Any) -> Stored:
     if prod(shape) * WIDTHS[dtype] != offsets[1] - offsets[0]:
         told = f"{dtype} of {str(tuple(shape))[:60]}"
         raise _broken(f"{where}: {told} does not take the {offsets[1] - offsets[0]:,} bytes that are claimed for it")
-    return Stored(tuple(shape), *offsets)
+    return Stored(tuple(shape), offsets[0], offsets[1], dtype)
 
 
 def _counts(value: Any) -> bool:

@@ -11,7 +11,7 @@ from torch.fx import GraphModule
 
 from gradveil.attacks.inversion.distance import Distance, Unmatched
 from gradveil.attacks.inversion.matcher import Loop, Matcher, NoMatch, OneTrial, Vmap
-from gradveil.attacks.inversion.sweep.match import Sweep
+from gradveil.attacks.inversion.sweep.match import Sweep, refuse_what_needs_autograd
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, graph_of
 from gradveil.compute import Backend
 from gradveil.errors import ConfigError
@@ -46,6 +46,7 @@ def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
     try:
         if seen.labels is None:
             raise CannotSweep("it holds labels fixed, and here they are searched for")
+        refuse_what_needs_autograd(one)  # before a copy in double precision is made for nothing
         check_sweep(seen.take([0, 0]), distance)
         return Chosen("sweep", graph_of(one.model))
     except CannotSweep as why:

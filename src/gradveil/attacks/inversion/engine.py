@@ -15,9 +15,10 @@ from gradveil.attacks.history_average import averaged
 from gradveil.attacks.inversion import chunks
 from gradveil.attacks.inversion.backend import Chosen, choose
 from gradveil.attacks.inversion.chunks import Trials
+from gradveil.attacks.inversion.decoded import Decoded
 from gradveil.attacks.inversion.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
 from gradveil.attacks.inversion.distance import Distance, Unmatched
-from gradveil.attacks.inversion.finish import clamp
+from gradveil.attacks.inversion.finish import Finish, clamp, files_of
 from gradveil.attacks.inversion.group import together
 from gradveil.attacks.inversion.guessing import alone, likeliest, steps_of
 from gradveil.attacks.inversion.joint import BoundJointLabels
@@ -32,7 +33,7 @@ from gradveil.attacks.inversion.viewed import Guesses, Viewed, learns_the_policy
 from gradveil.compute import Compute
 from gradveil.seeds import Seed
 from gradveil.server import Observation
-from gradveil.types import Images, Labels, Latent
+from gradveil.types import Labels, Latent
 
 Prepare = Callable[[Trials], tuple[Descent, Latent]]
 
@@ -51,13 +52,18 @@ class Inversion(Attack):
     priors: tuple[Prior, ...] = ()
     restarts: int = 1
     infer_labels: Callable[[Observation], Labels | None] = given_or_idlg  # None: they are part of the space
-    finish: Callable[[Images], Images] = clamp
+    finish: Finish = clamp
     select: Selection = by_objective
     stop: Stop = Stop()
 
     @property
     def reads_defense(self) -> bool:
         return False  # the surrogate is all that the match takes from it
+
+    def networks(self) -> tuple[str, ...]:
+        space = self.undefended().space
+        drawn = space.file if isinstance(space, Decoded) else ""
+        return (*((drawn,) if drawn else ()), *files_of(self.finish))
 
     def prior_only(self) -> Inversion:
         return replace(self, distance=Unmatched())

@@ -7,11 +7,13 @@ any model that `torch.func` can trace; `sweep` writes the two derivatives out fo
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 from torch import Tensor, nn
 
+from gradveil.attacks.inversion.adjoint import LocalRound
 from gradveil.attacks.inversion.distance import Distance
 from gradveil.client import in_client_mode, local_update
 from gradveil.defenses.base import Defense
@@ -34,23 +36,40 @@ class JointMatcher(Matcher, Protocol):
 
 @dataclass(frozen=True)
 class OneTrial:
-    """The attacker's copy of the client, for one trial: run `local_update` on dummy pictures and compare."""
+    """The attacker's copy of the client, for one trial: run `local_update` on dummy pictures and compare.
+
+    `step_by_step` differentiates one local step at a time: the same slopes in the memory of one step, see `adjoint`.
+    """
 
     model: nn.Module
     seen: Observation
     distance: Distance
+    step_by_step: bool = False
 
     @classmethod
     def of(cls, seen: Observation, distance: Distance) -> OneTrial:
-        return cls(in_client_mode(seen.model, seen.training).requires_grad_(False), seen, distance)
+        model = in_client_mode(seen.model, seen.training).requires_grad_(False)
+        return cls(model, seen, distance, step_by_step=seen.training.steps > 1)
 
     def __call__(self, images: Tensor, labels: Tensor, update: Update) -> Tensor:
-        defense = Defense() if self.seen.defense is None else self.seen.defense.surrogate(update)
-        rng = Seed().rng()  # surrogates draw nothing
+        defense, rng = self.surrogate(update), Seed().rng()  # surrogates draw nothing
         data = defense.data(Batch(images, labels), rng)
-        params = {name: p for name, p in self.model.named_parameters() if name in update}  # the rest is frozen
-        dummy = local_update(self.model, params, data, self.seen.training, defense, rng)
+        dummy = local_update(self.model, self.params(update), data, self.seen.training, defense, rng)
         return self.distance(dummy, {name: u for name, u in update.items() if name in dummy})
+
+    def value_and_slopes(self, joint: bool, images: Tensor, labels: Tensor, update: Update) -> tuple[Tensor, ...]:
+        """The match and its gradient by the pictures and, if `joint`, by the labels."""
+        if self.step_by_step:
+            parts = self.model, self.params(update), self.seen.training, self.surrogate(update), self.distance
+            return LocalRound(*parts, update).value_and_slopes(images, labels, joint)
+        slopes, value = torch.func.grad_and_value(self, argnums=(0, 1) if joint else (0,))(images, labels, update)
+        return value, *slopes
+
+    def surrogate(self, update: Update) -> Defense:
+        return Defense() if self.seen.defense is None else self.seen.defense.surrogate(update)
+
+    def params(self, update: Update) -> dict[str, Tensor]:
+        return {name: p for name, p in self.model.named_parameters() if name in update}  # the rest is frozen
 
 
 @dataclass(frozen=True)
@@ -69,26 +88,27 @@ class Loop:
     one: OneTrial
 
     def __call__(self, fed: Images) -> tuple[Tensor, Tensor]:
-        seen, values, gradients = self.one.seen, [], []
-        assert seen.labels is not None
-        for i in range(fed.shape[0]):
-            with torch.enable_grad():
-                images = fed[i].detach().requires_grad_()
-                value = self.one(images, seen.labels[i], {name: u[i] for name, u in seen.update.items()})
-            (gradient,) = torch.autograd.grad(value, images)
-            values.append(value.detach())
-            gradients.append(gradient)
-        return torch.stack(values), torch.stack(gradients)
+        assert self.one.seen.labels is not None
+        value, gradient = self.each(fed, self.one.seen.labels, joint=False)
+        return value, gradient
 
     def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
-        each = []
+        value, by_pictures, by_labels = self.each(fed, labels, joint=True)
+        return value, by_pictures, by_labels
+
+    def each(self, fed: Images, labels: Labels, joint: bool) -> tuple[Tensor, ...]:
+        found = []
         for i in range(fed.shape[0]):
-            with torch.enable_grad():
-                free = fed[i].detach().requires_grad_(), labels[i].detach().requires_grad_()
-                value = self.one(*free, {name: u[i] for name, u in self.one.seen.update.items()})
-            each.append((value.detach(), *torch.autograd.grad(value, free)))
-        values, by_pictures, by_labels = zip(*each, strict=True)
-        return torch.stack(values), torch.stack(by_pictures), torch.stack(by_labels)
+            update = {name: u[i] for name, u in self.one.seen.update.items()}
+            way = self.one.value_and_slopes if self.one.step_by_step else self.by_autograd
+            found.append(way(joint, fed[i], labels[i], update))
+        return tuple(torch.stack(column).detach() for column in zip(*found, strict=True))
+
+    def by_autograd(self, joint: bool, images: Tensor, labels: Tensor, update: Update) -> tuple[Tensor, ...]:
+        with torch.enable_grad():
+            images, labels = images.detach().requires_grad_(), labels.detach().requires_grad_(joint)
+            value = self.one(images, labels, update)
+        return value, *torch.autograd.grad(value, (images, labels) if joint else (images,))
 
 
 @dataclass(frozen=True)
@@ -96,13 +116,14 @@ class Vmap:
     one: OneTrial
 
     def __call__(self, fed: Images) -> tuple[Tensor, Tensor]:
-        seen = self.one.seen
-        assert seen.labels is not None
-        step = torch.func.vmap(torch.func.grad_and_value(self.one), randomness="different")
-        gradient, value = step(fed, seen.labels, dict(seen.update))
-        return value.detach(), gradient.detach()
+        assert self.one.seen.labels is not None
+        value, gradient = self.each(fed, self.one.seen.labels, joint=False)
+        return value, gradient
 
     def joint(self, fed: Images, labels: Labels) -> tuple[Tensor, Tensor, Tensor]:
-        step = torch.func.vmap(torch.func.grad_and_value(self.one, argnums=(0, 1)), randomness="different")
-        (by_pictures, by_labels), value = step(fed, labels, dict(self.one.seen.update))
-        return value.detach(), by_pictures.detach(), by_labels.detach()
+        value, by_pictures, by_labels = self.each(fed, labels, joint=True)
+        return value, by_pictures, by_labels
+
+    def each(self, fed: Images, labels: Labels, joint: bool) -> tuple[Tensor, ...]:
+        step = torch.func.vmap(partial(self.one.value_and_slopes, joint), randomness="different")
+        return tuple(x.detach() for x in step(fed, labels, dict(self.one.seen.update)))

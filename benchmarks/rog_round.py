@@ -1,0 +1,113 @@
+"""Seconds of ROG's round (16 pictures of 128 pixels, five local steps, 100 steps of search), one client and many.
+
+    PYTHONPATH=src python3 benchmarks/rog_round.py --device cuda --clients 32 --out rog-round.json
+
+One client is attacked alone, by autograd as others do it (`loop`) and with all that one alone can have (`vmap`, a CUDA
+graph on a GPU); then all of them at once. Pictures are drawn, no data is needed. Each time is that of a whole attack,
+setting up and capturing graphs included, after a short one that warms the machine up.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import platform
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+from gradveil.attacks.rog import rog
+from gradveil.compute import Backend, Compute
+from gradveil.defenses.base import Defense
+from gradveil.models import MODELS
+from gradveil.scenario import LocalTraining, Scenario
+from gradveil.seeds import Seed, uniform
+from gradveil.server import Observation, observe
+from gradveil.types import Batch
+
+CLASSES, RATE = 1000, 5e-3
+
+
+def main() -> None:
+    args = arguments()
+    torch.set_num_threads(args.threads)
+    seen = round_of(args)
+    alone = seen.take([0])
+    results = {
+        "loop, one client": timed(alone, args, "loop"),
+        "vmap, one client": timed(alone, args, "vmap"),
+        f"vmap, {args.clients} clients at once": timed(seen, args, "vmap"),
+    }
+    loop, single, many = (r["client_steps_per_second"] for r in results.values())
+    told = {
+        "machine": torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor(),
+        "torch": torch.__version__,
+        "settings": {k: v for k, v in vars(args).items() if k != "out"},
+        "results": results,
+        "throughput against one by one, loop": round(many / loop, 2),
+        "throughput against one by one, vmap": round(many / single, 2),
+    }
+    print(json.dumps(told, indent=1))
+    if args.out is not None:
+        args.out.write_text(json.dumps(told, indent=1) + "\n")
+
+
+def round_of(args: argparse.Namespace) -> Observation:
+    shape = (args.clients, args.batch)
+    model = MODELS[args.model](classes=CLASSES, shape=(3, args.size, args.size)).to(args.device)
+    like = torch.zeros((), device=args.device)
+    images = uniform((*shape, 3, args.size, args.size), Seed(0).rng(), like)
+    labels = F.one_hot(torch.arange(args.clients * args.batch) % CLASSES, CLASSES).float().view(*shape, -1)
+    scenario = Scenario(
+        name="round",
+        model=model,
+        private=Batch(images, labels.to(args.device)),
+        names=tuple(f"c{i:04d}" for i in range(args.clients)),
+        training=LocalTraining(steps=args.local_steps, rate=RATE),
+    )
+    return observe(scenario, Defense(), rog(), Seed(0))[0]
+
+
+def timed(seen: Observation, args: argparse.Namespace, backend: Backend) -> dict[str, Any]:
+    compute = Compute(device=args.device, precision=args.precision, backend=backend, chunk=args.chunk)
+    attack = rog(steps=args.steps)
+    replace(attack, steps=2).reconstruct(seen, Seed(1), compute)
+    if args.device.startswith("cuda"):
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    begin = clock(args.device)
+    attack.reconstruct(seen, Seed(1), compute)
+    seconds = clock(args.device) - begin
+    peak = torch.cuda.max_memory_allocated() / 2**30 if args.device.startswith("cuda") else None
+    each = {"seconds": round(seconds, 3), "client_steps_per_second": round(len(seen.names) * args.steps / seconds, 2)}
+    return each | ({} if peak is None else {"peak_gib": round(peak, 2)})
+
+
+def clock(device: str) -> float:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--model", default="lenet")
+    parser.add_argument("--clients", type=int, default=32)
+    parser.add_argument("--batch", type=int, default=16)
+    parser.add_argument("--size", type=int, default=128)
+    parser.add_argument("--steps", type=int, default=100)
+    parser.add_argument("--local-steps", type=int, default=5)
+    parser.add_argument("--chunk", type=int)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--out", type=Path)
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    main()

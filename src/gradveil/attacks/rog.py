@@ -1,0 +1,147 @@
+"""ROG, reconstruction from obfuscated gradients (Yue et al., 2023): a search in fewer numbers, then an enhancer.
+
+Squared distance, Adam at 0.05 with a cosine decay, 100 steps through all local steps of the round. Three presets:
+
+|            | start                          | distance divided by         | decays to | box   | TV   |
+|------------|--------------------------------|-----------------------------|-----------|-------|------|
+| `rog`      | gray, small                    | the update's own square     | 0.1       | [0,1] | 1e-2 |
+| `rog-code` | uniform, small                 | the same: Adam sees no unit | 0.1       | none  | none |
+| `rog-paper`| uniform, full size, made small | nothing                     | 0         | none  | none |
+
+The code divides the update by the local rate, which is a factor too. It also evaluates the rate one step late, and its
+enhancer is another (`finish = "enhance"` takes the one that `gradveil train-generator enhancer` makes).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from gradveil.attacks.inversion.coarse import Bicubic
+from gradveil.attacks.inversion.decoded import Decoded
+from gradveil.attacks.inversion.distance import L2
+from gradveil.attacks.inversion.engine import Inversion
+from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, equalize
+from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
+from gradveil.attacks.inversion.prior import TotalVariation
+from gradveil.attacks.inversion.space import Pixels, Space, Start
+from gradveil.defenses.base import Paper
+from gradveil.errors import ConfigError
+
+PAPER = Paper(
+    "Gradient Obfuscation Gives a False Sense of Security in Federated Learning",
+    "Yue et al.",
+    2023,
+    "USENIX Security, arXiv:2206.04055",
+)
+SpaceName = Literal["bicubic", "autoencoder", "gan", "pixels"]
+FinishName = Literal["clamp", "enhance", "equalize", "equalize+enhance"]
+
+
+def rog(
+    *,
+    steps: int = 100,
+    space: SpaceName = "bicubic",
+    factor: int = 4,
+    weights: str = "",
+    finish: FinishName = "clamp",
+    enhancer: str = "",
+    rate: float = 0.05,
+    tv: float = 1e-2,
+    restarts: int = 1,
+    start: Start = "gray",
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+) -> Inversion:
+    """ROG with our constants: small pictures that start gray (restarts: noise) and stay in their box, some TV.
+
+    `weights` is the file of an autoencoder or a GAN, `enhancer` that of the network for `finish = "enhance"`.
+    """
+    return Inversion(
+        distance=L2(relative=True, only=only, without=without),
+        space=space_of(space, Bicubic(factor=factor, start=start, boxed=True), weights),
+        priors=(TotalVariation(tv),) if tv else (),
+        optimizer=Adam(rate=rate, schedule=CosineDecay(floor=0.1)),
+        steps=steps,
+        restarts=restarts,
+        finish=finish_of(finish, enhancer),
+    )
+
+
+def rog_code(
+    *,
+    steps: int = 100,
+    space: SpaceName = "bicubic",
+    factor: int = 4,
+    weights: str = "",
+    finish: FinishName = "clamp",
+    enhancer: str = "",
+    rate: float = 0.05,
+    restarts: int = 1,
+) -> Inversion:
+    """ROG with the constants of its code: a small picture of noise, no box, the rate falling to a tenth."""
+    return Inversion(
+        distance=L2(relative=True),
+        space=space_of(space, Bicubic(factor=factor), weights),
+        optimizer=Adam(rate=rate, schedule=CosineDecay(floor=0.1)),
+        steps=steps,
+        restarts=restarts,
+        finish=finish_of(finish, enhancer),
+    )
+
+
+def rog_paper(
+    *,
+    steps: int = 100,
+    space: SpaceName = "bicubic",
+    factor: int = 4,
+    weights: str = "",
+    finish: FinishName = "clamp",
+    enhancer: str = "",
+    rate: float = 0.05,
+    restarts: int = 1,
+) -> Inversion:
+    """ROG as its paper writes it: a picture of noise made small, the plain sum of squares."""
+    return Inversion(
+        distance=L2(),
+        space=space_of(space, Bicubic(factor=factor, encoded=True), weights),
+        optimizer=Adam(rate=rate, schedule=CosineDecay()),
+        steps=steps,
+        restarts=restarts,
+        finish=finish_of(finish, enhancer),
+    )
+
+
+def space_of(name: SpaceName, coarse: Bicubic, weights: str) -> Space:
+    """What is searched; `pixels` is the ablation without a projection, in the same units and from the same start."""
+    if bool(weights) != (name in ("autoencoder", "gan")):
+        told = "space is neither autoencoder nor gan, leave it out" if weights else "none is given, give its file"
+        raise ConfigError(f"rog: weights: {told}")
+    if weights:
+        return drawn_by(name, weights)
+    return coarse if name == "bicubic" else Pixels(start=coarse.start, normalized=False, boxed=coarse.boxed)
+
+
+def drawn_by(name: SpaceName, weights: str) -> Decoded:
+    """The space of the pictures that the network in a file can draw."""
+    from gradveil.generators.files import AUTOENCODER, kind_of, load_generator
+
+    kind = kind_of(weights)  # which refuses code: a config never names any
+    if (kind == AUTOENCODER) != (name == "autoencoder"):
+        raise ConfigError(f"rog: weights: {weights} holds a generator of kind {kind}, which is not {name}")
+    return Decoded(
+        generator=load_generator(weights), start="encoded" if name == "autoencoder" else "normal", file=weights
+    )
+
+
+def finish_of(name: FinishName, enhancer: str) -> Finish:
+    """What happens to the pictures at the end."""
+    enhances = name.endswith("enhance")
+    if enhances != bool(enhancer):
+        told = "none is given, give its file" if enhances else "finish does not enhance, take finish = 'enhance'"
+        raise ConfigError(f"rog: enhancer: {told}")
+    if enhances and not Path(enhancer).is_file():
+        raise ConfigError(f"rog: enhancer: {enhancer}: no such file, make one with gradveil train-generator enhancer")
+    if name == "equalize+enhance":
+        return Sequence((equalize, Enhance(enhancer)))
+    return Enhance(enhancer) if enhances else equalize if name == "equalize" else clamp
