@@ -6,11 +6,34 @@ from beartype import beartype
 from jaxtyping import jaxtyped
 
 from gradveil.metrics import METRICS, align
+from gradveil.metrics.features import FeatureGallery
+from gradveil.metrics.fsim import of_each
+from gradveil.metrics.jaccard import tags_in_common
+from gradveil.metrics.ms_ssim import multi_scale_similarity
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.metrics.retrieval import identified
+from gradveil.metrics.retrieval import identified, recognized
 from gradveil.metrics.ssim import structural_similarity
+from gradveil.metrics.tagger import Tagger
 
-BUILT = [METRICS["psnr"](), METRICS["ssim"](), METRICS["retrieval"](gallery=torch.rand(20, 3, 16, 16))]
+OTHERS = torch.rand(20, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+MIX = torch.randn(3 * 16 * 16, 12, generator=torch.Generator().manual_seed(1))
+
+
+def network(pictures: torch.Tensor) -> torch.Tensor:
+    return pictures.flatten(1) @ MIX
+
+
+FEATURES = FeatureGallery(name="random", network=network, pictures=OTHERS)
+TAGGER = Tagger(name="random", network=network, features=network)
+OFFERED = {
+    "retrieval": {"gallery": OTHERS},
+    "retrieval-top5": {"gallery": OTHERS},
+    "retrieval-features": {"features": FEATURES},
+    "retrieval-features-top5": {"features": FEATURES},
+    "jaccard": {"tagger": TAGGER},
+}
+FILES = ("lpips", "lpips-vgg")  # test_lpips.py
+BUILT = [METRICS[name](**OFFERED.get(name, {})) for name in METRICS if name not in (*FILES, "labels")]
 
 
 @pytest.mark.parametrize("metric", BUILT, ids=lambda metric: metric.name)
@@ -37,12 +60,19 @@ def test_the_truth_itself_leaks_most(metric):
 
 @pytest.mark.parametrize("name", METRICS)
 def test_names_itself_and_has_a_summary(name):
-    assert METRICS[name].__name__ == name
+    assert METRICS[name].__name__.replace("_", "-") == name
     assert (METRICS[name].__doc__ or "").strip().endswith(".")
+
+
+@pytest.mark.parametrize("metric", BUILT, ids=lambda metric: metric.name)
+def test_its_records_carry_its_name(metric):
+    assert metric.name in METRICS
 
 
 def test_shapes_are_as_annotated():
     got, truth = torch.rand(2, 2, 4, 3, 16, 16)
-    for function, extra in ((peak_signal_to_noise, ()), (structural_similarity, ()), (identified, (got[0],))):
+    plain = (peak_signal_to_noise, structural_similarity, multi_scale_similarity, of_each)
+    given = [*((function, ()) for function in plain), (identified, (got[0],)), (recognized, (FEATURES,))]
+    for function, extra in (*given, (tags_in_common, (TAGGER,))):
         assert jaxtyped(typechecker=beartype)(function)(got, truth, *extra).shape == (2, 4)
     jaxtyped(typechecker=beartype)(align)(got[:, :3], truth, torch.ones(2, 3, dtype=torch.bool))

@@ -1,16 +1,27 @@
-"""Identification in a gallery."""
+"""Identification in a gallery, on pixels and on features."""
 
+import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from gradveil.errors import ConfigError
+from gradveil.interval import at_least, at_most
 from gradveil.metrics import METRICS
+from gradveil.metrics.features import FeatureGallery, of_model
+from gradveil.metrics.nearest import copies, rivals_ahead
 
+TRIES = 400
 GALLERY = torch.rand(200, 3, 8, 8, generator=torch.Generator().manual_seed(5))
 
 
 def level(value: float) -> torch.Tensor:
     return torch.full((1, 1, 4, 4), value)
+
+
+def flat(gallery: torch.Tensor) -> FeatureGallery:
+    """Looked at as it is: features that are the pixels."""
+    return FeatureGallery(name="pixels", network=lambda pictures: pictures.flatten(1), pictures=gallery)
 
 
 def test_the_original_is_identified_and_another_picture_is_not():
@@ -36,15 +47,64 @@ def test_a_copy_of_the_original_in_the_gallery_is_no_rival():
     assert score(level(0.3), level(0.25)).item() == 1
 
 
-def test_random_guesses_identify_at_chance():
-    rng = torch.Generator().manual_seed(6)
-    hits = []
-    for _ in range(1000):
-        metric = METRICS["retrieval"](gallery=torch.rand(3, 1, 2, 2, generator=rng))
+def test_five_rivals_may_be_counted_and_four_may_not():
+    gallery = torch.cat([level(0.5 + 0.01 * k) for k in range(5)])
+    guess, original = level(0.5), level(0.9)
+    for name, fewer in (("retrieval-top5", 4), ("retrieval", 0)):
+        assert METRICS[name](gallery=gallery).score(guess, original).item() == 0
+        if fewer:
+            assert METRICS[name](gallery=gallery[:fewer]).score(guess, original).item() == 1
+
+
+def one_by_one(guess: np.ndarray, original: np.ndarray, gallery: np.ndarray) -> list[int]:
+    """The rank, number by number, in float64."""
+    ranks = []
+    for g, t in zip(guess, original, strict=True):
+        rivals = [r for r in gallery if not np.array_equal(r, t)]
+        ranks.append(sum(((g - r) ** 2).sum() <= ((g - t) ** 2).sum() for r in rivals))
+    return ranks
+
+
+@pytest.mark.parametrize("offset", [0.0, 1e6])  # far from the origin a matrix product loses what decides
+def test_ranks_are_those_of_a_loop(offset):
+    rng = np.random.default_rng(0)
+    gallery = rng.integers(0, 3, (60, 4)) + offset  # few levels: many ties and copies
+    guess, original = rng.integers(0, 3, (40, 4)) + offset, gallery[rng.integers(0, 60, 40)]
+    ahead = rivals_ahead(*(torch.from_numpy(np.asarray(x, dtype=float)) for x in (guess, original, gallery)))
+    assert ahead.tolist() == one_by_one(guess, original, gallery)
+    same = copies(*(torch.from_numpy(np.asarray(x, dtype=float)) for x in (original, gallery)))
+    assert same.tolist() == [[np.array_equal(t, r) for r in gallery] for t in original]
+
+
+def test_the_memory_bound_is_no_matter(monkeypatch):
+    got, truth = torch.rand(2, 5, 3, 8, 8)
+    whole = METRICS["retrieval-top5"](gallery=GALLERY).score(got, truth)
+    monkeypatch.setattr("gradveil.metrics.nearest.NUMBERS_AT_ONCE", 1)
+    assert METRICS["retrieval-top5"](gallery=GALLERY).score(got, truth).tolist() == whole.tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "option", "top"),
+    [
+        ("retrieval", "gallery", 1),
+        ("retrieval-top5", "gallery", 5),
+        ("retrieval-features", "features", 1),
+        ("retrieval-features-top5", "features", 5),
+    ],
+)
+def test_random_guesses_identify_at_chance(name, option, top):
+    """The gallery, the original and the guess are alike in distribution, so every rank is as likely as any other.
+
+    The interval is wrong in 1 of 1,000 seeds on each side; the seed is fixed.
+    """
+    rng, hits = torch.Generator().manual_seed(6), 0
+    for _ in range(TRIES):
+        gallery = torch.rand(19, 1, 2, 2, generator=rng)
+        metric = METRICS[name](**{option: gallery if option == "gallery" else flat(gallery)})
         got, truth = torch.rand(2, 1, 1, 2, 2, generator=rng)
-        hits.append(metric.score(got, truth).item())
-    assert metric.chance == 0.25
-    assert sum(hits) / len(hits) == pytest.approx(metric.chance, abs=0.05)  # 3.6 standard errors
+        hits += int(metric.score(got, truth).item())
+    assert metric.chance == top / 20
+    assert at_least(hits, TRIES, 0.999) < metric.chance < at_most(hits, TRIES, 0.999)
 
 
 def test_a_gallery_longer_than_one_chunk_is_searched_to_its_end():
@@ -52,10 +112,36 @@ def test_a_gallery_longer_than_one_chunk_is_searched_to_its_end():
     assert score(GALLERY[-1:], torch.rand(1, 3, 8, 8)).item() == 0
 
 
-def test_not_a_number_is_neither_yes_nor_no():
+@pytest.mark.parametrize("name", ["retrieval", "retrieval-features"])
+def test_not_a_number_is_neither_yes_nor_no(name):
     got, truth = torch.rand(2, 2, 3, 8, 8)
     got[0, 0, 0, 0] = torch.nan
-    assert METRICS["retrieval"](gallery=GALLERY).score(got, truth).isnan().tolist() == [True, False]
+    metric = METRICS[name](**({"gallery": GALLERY} if name == "retrieval" else {"features": flat(GALLERY)}))
+    assert metric.score(got, truth).isnan().tolist() == [True, False]
+
+
+def test_features_see_what_pixels_do_not():
+    """Half as bright is far away in pixels and the same direction in features."""
+    truth = torch.rand(6, 3, 8, 8, generator=torch.Generator().manual_seed(1))
+    gallery = torch.cat([GALLERY, 0.25 + 0 * GALLERY[:1]])
+    dark = 0.5 * truth
+    assert METRICS["retrieval"](gallery=gallery).score(dark, truth).sum() == 0
+    assert METRICS["retrieval-features"](features=flat(gallery)).score(dark, truth).sum() == 6
+
+
+def test_a_copy_is_no_rival_by_features_either():
+    truth = GALLERY[:3]
+    assert METRICS["retrieval-features"](features=flat(GALLERY)).score(truth, truth).tolist() == [1.0] * 3
+
+
+def test_the_audited_model_gives_what_its_last_linear_layer_is_given():
+    body = nn.Sequential(nn.Flatten(), nn.Linear(192, 10), nn.Tanh())
+    network = of_model(nn.Sequential(body, nn.Linear(10, 4)))
+    pictures = GALLERY[:5]
+    with torch.no_grad():
+        torch.testing.assert_close(network(pictures), body(pictures))
+        whole = nn.Sequential(nn.Conv2d(3, 2, 3), nn.AdaptiveAvgPool2d(1), nn.Flatten())
+        torch.testing.assert_close(of_model(whole)(pictures), whole(pictures))
 
 
 def test_an_empty_or_unfitting_gallery_is_refused():

@@ -2,55 +2,68 @@
 
 from __future__ import annotations
 
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from gradveil.errors import ConfigError
+from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
 from gradveil.metrics.base import Metric
+from gradveil.metrics.weights import read_weights
 from gradveil.types import Images
 
-SHIFT, SCALE = (-0.030, -0.088, -0.188), (0.458, 0.448, 0.450)  # of pictures in [-1, 1], from the authors' code
-CONVOLUTIONS = ((0, 4, 2), (3, 1, 2), (6, 1, 1), (8, 1, 1), (10, 1, 1))  # torchvision's index, stride, padding
-CHANNELS = (64, 192, 384, 256, 256)
-POOLED_BEFORE = (1, 2)
-SMALLEST = 31  # pixels that leave one after AlexNet's second pooling
-AT_ONCE = 64  # pictures; bounds the memory, not the result
+PAPER = "https://arxiv.org/abs/1801.03924"
+NUMBERS_AT_ONCE = 64 * 3 * 128 * 128  # of the pictures looked at together; bounds the memory, not the result
 
 
 def lpips(*, weights: str | Path, resize: int | None = 128) -> Metric:
-    """Perceptual distance, AlexNet v0.1; `weights` is an .npz; pictures smaller than `resize` are enlarged to it.
+    """Perceptual distance, AlexNet v0.1; pictures smaller than `resize` are enlarged to it.
 
     At 32 pixels as they are, LPIPS hardly tells two animals apart; None leaves them so.
     """
-    arrays = _read(Path(weights))
+    return _metric("lpips", ALEXNET, Path(weights), resize)
+
+
+def lpips_vgg(*, weights_vgg: str | Path, resize: int | None = 128) -> Metric:
+    """Perceptual distance, VGG16 v0.1; pictures smaller than `resize` are enlarged to it."""
+    return _metric("lpips-vgg", VGG16, Path(weights_vgg), resize)
+
+
+def _metric(name: str, backbone: Backbone, path: Path, resize: int | None) -> Metric:
+    tensors, source = read_weights(path, backbone.shapes(), backbone.published, f"{backbone.name}'s LPIPS v0.1 weights")
     return Metric(
-        name="lpips",
-        score=lambda got, truth: perceptual_distance(got, truth, arrays, resize),
+        name=name,
+        score=lambda got, truth: perceptual_distance(got, truth, tensors, resize, backbone),
         more_is_leakier=False,
         unit="",
-        summary="Learned perceptual distance (AlexNet, v0.1); lower means more was leaked.",
+        summary=f"Learned perceptual distance ({backbone.name}, v0.1); lower means more was leaked.",
+        source=source,
     )
 
 
 @torch.no_grad()
 def perceptual_distance(
-    got: Images, truth: Images, arrays: Mapping[str, Tensor], resize: int | None = None
+    got: Images,
+    truth: Images,
+    arrays: Mapping[str, Tensor],
+    resize: int | None = None,
+    backbone: Backbone = ALEXNET,
 ) -> Float[Tensor, "*client example"]:
     """LPIPS v0.1 of pictures in [0, 1]. One channel is repeated to three; `resize` works on the shorter side."""
     lead, shape = got.shape[:-3], got.shape[-3:]
     here = {name: value.to(got) for name, value in arrays.items()}
-    pairs = zip(*(images.reshape(-1, *shape).split(AT_ONCE) for images in (got, truth)), strict=True)
-    return torch.cat([_distance(_prepare(a, resize), _prepare(b, resize), here) for a, b in pairs]).reshape(lead)
+    at_once = max(1, NUMBERS_AT_ONCE // (3 * max(resize or 0, shape[1]) * max(resize or 0, shape[2])))
+    pairs = zip(*(images.reshape(-1, *shape).split(at_once) for images in (got, truth)), strict=True)
+    each = [_distance(prepared(a, resize, backbone), prepared(b, resize, backbone), here, backbone) for a, b in pairs]
+    return torch.cat(each).reshape(lead)
 
 
-def _prepare(images: Tensor, resize: int | None) -> Tensor:
+def prepared(images: Tensor, resize: int | None, backbone: Backbone) -> Tensor:
+    """In color and large enough for the network."""
     if images.shape[1] == 1:
         images = images.expand(-1, 3, -1, -1)
     height, width = images.shape[-2:]
@@ -58,47 +71,22 @@ def _prepare(images: Tensor, resize: int | None) -> Tensor:
     if resize is not None and shorter < resize:
         size = [round(side * resize / shorter) for side in (height, width)]
         images = F.interpolate(images, size, mode="bilinear", align_corners=False)
-    elif shorter < SMALLEST:
-        raise ConfigError(f"metrics.lpips: pictures of {height} x {width} are too small for AlexNet, set resize = 64")
+    elif shorter < backbone.smallest:
+        raise ConfigError(
+            f"metrics.lpips: pictures of {height} x {width} are too small for {backbone.name}, set resize = 64"
+        )
     return images
 
 
-def _distance(x: Tensor, y: Tensor, arrays: Mapping[str, Tensor]) -> Tensor:
+def _distance(x: Tensor, y: Tensor, arrays: Mapping[str, Tensor], backbone: Backbone) -> Tensor:
     """Squared difference of unit-length features, weighted by channel, averaged over places, summed over layers."""
     total = x.new_zeros(len(x))
-    for layer, (p, q) in enumerate(zip(_features(x, arrays), _features(y, arrays), strict=True)):
+    layers = zip(backbone.features(x, arrays), backbone.features(y, arrays), strict=True)
+    for number, (p, q) in enumerate(layers):
         gap = (_unit(p) - _unit(q)).square()
-        total = total + torch.einsum("nchw,c->nhw", gap, arrays[f"lin{layer}"]).mean((1, 2))
+        total = total + torch.einsum("nchw,c->nhw", gap, arrays[f"lin{number}"]).mean((1, 2))
     return total
-
-
-def _features(images: Tensor, arrays: Mapping[str, Tensor]) -> Iterator[Tensor]:
-    shift, scale = (images.new_tensor(values).view(1, 3, 1, 1) for values in (SHIFT, SCALE))
-    x = (2 * images - 1 - shift) / scale
-    for layer, (index, stride, padding) in enumerate(CONVOLUTIONS):
-        if layer in POOLED_BEFORE:
-            x = F.max_pool2d(x, 3, 2)
-        weight, bias = arrays[f"features.{index}.weight"], arrays[f"features.{index}.bias"]
-        x = F.conv2d(x, weight, bias, stride=stride, padding=padding).relu()
-        yield x
 
 
 def _unit(features: Tensor) -> Tensor:
     return features / (features.square().sum(1, keepdim=True).sqrt() + 1e-10)
-
-
-def _read(path: Path) -> dict[str, Tensor]:
-    """The arrays of an .npz, checked by name and size; never unpickled."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: torch.from_numpy(file[name].astype(np.float32)) for name in file.files}
-    except (OSError, ValueError, zipfile.BadZipFile, AttributeError) as error:
-        raise ConfigError(f"{path}: cannot be read as an .npz of LPIPS weights, give another file ({error})") from error
-    for layer, (index, _, _) in enumerate(CONVOLUTIONS):
-        for name in (f"features.{index}.weight", f"features.{index}.bias", f"lin{layer}"):
-            expected = (CHANNELS[layer], (3, *CHANNELS)[layer]) if name.endswith("weight") else (CHANNELS[layer],)
-            if name not in arrays or arrays[name].shape[:2] != expected or not arrays[name].isfinite().all():
-                raise ConfigError(
-                    f"{path}: {name} is missing, not finite or has another size, give AlexNet's LPIPS v0.1 weights"
-                )
-    return arrays

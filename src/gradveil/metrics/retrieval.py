@@ -2,57 +2,103 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from gradveil.errors import ConfigError
 from gradveil.metrics.base import Metric
+from gradveil.metrics.features import FeatureGallery
+from gradveil.metrics.nearest import copies, rivals_ahead
 from gradveil.types import Images
 
-AT_ONCE = 64  # gallery pictures; bounds the memory, not the result
+TOP = 5
+
+Gallery = Float[Tensor, "other channel height width"]
 
 
-def retrieval(*, gallery: Float[Tensor, "other channel height width"]) -> Metric:
+def retrieval(*, gallery: Gallery) -> Metric:
     """1 where the original is the nearest of itself and a gallery of other pictures, else 0; its mean is a rate."""
-    if len(gallery) == 0:
-        raise ConfigError("metrics.retrieval: the gallery is empty, give at least one other picture")
+    return _on_pixels("retrieval", 1, gallery)
+
+
+def retrieval_top5(*, gallery: Gallery) -> Metric:
+    """1 where the original is among the five nearest of itself and a gallery of other pictures, else 0."""
+    return _on_pixels("retrieval-top5", TOP, gallery)
+
+
+def retrieval_features(*, features: FeatureGallery) -> Metric:
+    """As retrieval, nearest in the features of a network: what two pictures show, less how they are lit."""
+    return _on_features("retrieval-features", 1, features)
+
+
+def retrieval_features_top5(*, features: FeatureGallery) -> Metric:
+    """As retrieval-top5, nearest in the features of a network."""
+    return _on_features("retrieval-features-top5", TOP, features)
+
+
+def _on_pixels(name: str, top: int, gallery: Tensor) -> Metric:
     return Metric(
-        name="retrieval",
-        score=lambda got, truth: identified(got, truth, gallery),
+        name=name,
+        score=lambda got, truth: identified(got, truth, gallery, top),
         more_is_leakier=True,
         unit="",
-        summary=f"Is the original the nearest of {len(gallery) + 1} pictures? 1 yes, 0 no.",
-        chance=1 / (len(gallery) + 1),
+        summary=f"Is the original {_place(top)} of {_others(gallery) + 1} pictures? 1 yes, 0 no.",
+        chance=min(1.0, top / (len(gallery) + 1)),
     )
 
 
-def identified(
-    got: Images, truth: Images, gallery: Float[Tensor, "other channel height width"]
-) -> Float[Tensor, "*client example"]:
-    """Top-1 by mean squared error. A tie counts as not identified; a copy of the original in the gallery is no rival.
+def _on_features(name: str, top: int, features: FeatureGallery) -> Metric:
+    return Metric(
+        name=name,
+        score=lambda got, truth: recognized(got, truth, features, top),
+        more_is_leakier=True,
+        unit="",
+        summary=f"Is the original {_place(top)} of {_others(features.pictures) + 1} by {features.name}? 1 yes, 0 no.",
+        chance=min(1.0, top / (len(features.pictures) + 1)),
+        source=features.source,
+    )
+
+
+def _place(top: int) -> str:
+    return "the nearest" if top == 1 else f"among the {top} nearest"
+
+
+def _others(gallery: Tensor) -> int:
+    if len(gallery) == 0:
+        raise ConfigError("metrics.retrieval: the gallery is empty, give at least one other picture")
+    return len(gallery)
+
+
+def identified(got: Images, truth: Images, gallery: Gallery, top: int = 1) -> Float[Tensor, "*client example"]:
+    """Top-k by mean squared error. A tie counts for the rival; a copy of the original in the gallery is no rival.
 
     A reconstruction that is not a number scores NaN: it shows nothing, but neither was it measured.
     """
+    _check(got, gallery)
+    guess, original = (images.flatten(-3).flatten(0, -2) for images in (got, truth))
+    ahead = rivals_ahead(guess, original, gallery.flatten(1).to(guess.device))
+    return _hits(ahead, top).reshape(got.shape[:-3])
+
+
+def recognized(got: Images, truth: Images, features: FeatureGallery, top: int = 1) -> Float[Tensor, "*client example"]:
+    """Top-k by the angle between features; ties and copies as in `identified`."""
+    _check(got, features.pictures)
+    shape = got.shape[-3:]
+    guess, original = (features.embed(images.reshape(-1, *shape).cpu()) for images in (got, truth))
+    nearer = (guess @ features.vectors.T) >= (guess * original).sum(1, keepdim=True)
+    same = copies(truth.reshape(-1, *shape).flatten(1).cpu(), features.pictures.flatten(1).cpu())
+    ahead = torch.where(guess.isnan().any(1), torch.nan, (nearer & ~same).sum(1).double())
+    return _hits(ahead, top).reshape(got.shape[:-3])
+
+
+def _hits(ahead: Tensor, top: int) -> Tensor:
+    return torch.where(ahead.isnan(), ahead, (ahead < top).to(ahead))
+
+
+def _check(got: Tensor, gallery: Tensor) -> None:
     if gallery.shape[-3:] != got.shape[-3:]:
         raise ConfigError(
             f"metrics.retrieval: the gallery holds pictures of {tuple(gallery.shape[-3:])}, "
             f"the audit of {tuple(got.shape[-3:])}, give a gallery of the same size"
         )
-    guess, original = (images.double().flatten(-3).flatten(0, -2) for images in (got, truth))
-    others = gallery.flatten(1).to(guess.device).split(AT_ONCE)
-    scores = [_nearest(g, t, others) for g, t in zip(guess, original, strict=True)]
-    return torch.stack(scores).reshape(got.shape[:-3])
-
-
-def _nearest(guess: Tensor, original: Tensor, others: Sequence[Tensor]) -> Tensor:
-    own = (guess - original).square().sum()
-    beaten = all(_beats(own, guess, original, some.double()) for some in others)
-    return own if own.isnan() else torch.full_like(own, beaten)
-
-
-def _beats(own: Tensor, guess: Tensor, original: Tensor, others: Tensor) -> bool:
-    rivals = others[(others != original).any(1)]
-    return bool((own < (rivals - guess).square().sum(1)).all())

@@ -31,13 +31,21 @@ def structural_similarity(got: Images, truth: Images) -> Float[Tensor, "*client 
     Differs: pictures under 11 pixels get the largest odd window that fits, so a 1 x 1 picture compares levels alone.
     """
     lead, shape = got.shape[:-3], got.shape[-3:]
-    # float64: the variances below are small differences of large numbers
     x, y = (images.double().reshape(-1, 1, *shape[1:]) for images in (got, truth))
+    luminance, contrast = likenesses(x, y)
+    return (luminance * contrast).mean((-3, -2, -1)).reshape(*lead, shape[0]).mean(-1)
+
+
+def likenesses(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the means, and of contrast and structure, in every whole window of single-channel pictures.
+
+    Give float64: the variances are small differences of large numbers.
+    """
     mean_x, mean_y, xx, yy, xy = (_blur(moment) for moment in (x, y, x * x, y * y, x * y))
     var_x, var_y, cov = xx - mean_x**2, yy - mean_y**2, xy - mean_x * mean_y
     luminance = (2 * mean_x * mean_y + LUMINANCE) / (mean_x**2 + mean_y**2 + LUMINANCE)
     contrast = (2 * cov + CONTRAST) / (var_x + var_y + CONTRAST)
-    return (luminance * contrast).mean((-3, -2, -1)).reshape(*lead, shape[0]).mean(-1)
+    return luminance, contrast
 
 
 def _blur(images: Tensor) -> Tensor:

@@ -1,0 +1,53 @@
+"""Jaccard similarity of tags (Yue et al., Gradient Obfuscation Gives a False Sense of Security in FL, USENIX 2023)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from gradveil.errors import ConfigError
+from gradveil.metrics.base import Metric
+from gradveil.metrics.tagger import Tagger
+from gradveil.types import Images
+
+PAPER = "https://arxiv.org/abs/2206.04055"
+
+
+def jaccard(*, tagger: Tagger, top: int = 5, threshold: float = 0.0) -> Metric:
+    """Share of tags that reconstruction and original have in common: the first `top`, or all surer than `threshold`.
+
+    Differs: the paper's tagger knows 9,600 tags of OpenImages, several a picture; ours is any classifier, by default
+    of ImageNet. `threshold` is a probability (sigmoid), as for a network with several tags a picture.
+    """
+    if top < 1 or not 0 <= threshold < 1:
+        raise ConfigError(f"metrics.jaccard: top = {top}, threshold = {threshold}: give top >= 1, threshold in [0, 1)")
+    chosen = f"surer than {threshold:g}" if threshold else f"the first {top}"
+    return Metric(
+        name="jaccard",
+        score=lambda got, truth: tags_in_common(got, truth, tagger, top, threshold),
+        more_is_leakier=True,
+        unit="",
+        summary=f"Tags in common over all tags, {chosen} of {tagger.name}; higher means more was leaked.",
+        source=tagger.source,
+    )
+
+
+def tags_in_common(
+    got: Images, truth: Images, tagger: Tagger, top: int = 5, threshold: float = 0.0
+) -> Float[Tensor, "*client example"]:
+    """|A and B| / |A or B| of the tags of each pair; two pictures without a tag have nothing in common."""
+    shape = got.shape[-3:]
+    logits = [tagger.logits(images.reshape(-1, *shape)) for images in (got, truth)]
+    ours, theirs = (tags(some, top, threshold) for some in logits)
+    both, either = (ours & theirs).sum(1), (ours | theirs).sum(1)
+    shares = both.double() / either.clamp_min(1)
+    return torch.where(logits[0].isnan().any(1), torch.nan, shares).reshape(got.shape[:-3])
+
+
+def tags(logits: Float[Tensor, "picture label"], top: int = 5, threshold: float = 0.0) -> Bool[Tensor, "picture label"]:
+    """Which labels a picture gets."""
+    if threshold:
+        return logits.sigmoid() > threshold
+    first = logits.topk(min(top, logits.shape[1]), 1).indices
+    return torch.zeros_like(logits, dtype=torch.bool).scatter(1, first, True)
