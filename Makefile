@@ -4,7 +4,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: env demo test test-slow check bench fuzz
+.PHONY: env demo test test-slow test-flower check bench fuzz
 
 env: .venv/ready
 
@@ -23,6 +23,10 @@ test: env
 test-slow: env
 	$(BIN)/python -m pytest -m slow
 
+# a simulation on Ray and a deployment on the loopback, for real; about four minutes on two cores
+test-flower: env
+	$(BIN)/python -m pytest -m flower
+
 check: env
 	./check
 
@@ -30,6 +34,7 @@ bench: env
 	$(BIN)/gradveil bench engine
 
 fuzz: env
+	$(BIN)/python fuzz/fuzz_capture.py --count 100000 --seconds 120
 	$(BIN)/python fuzz/fuzz_config.py --count 100000
 	$(BIN)/python fuzz/fuzz_journal.py --count 100000
 	$(BIN)/python fuzz/fuzz_names.py --count 1000000 --seconds 120

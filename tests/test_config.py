@@ -87,7 +87,7 @@ def test_the_default_is_what_the_command_promises() -> None:
     assert set(config.attack) == {"autoattack"}
     assert list(resolve(config).attack) == ["linear", "dlg", "invertgrad", "gradinversion"]
     assert resolve(config).sequence
-    assert config.metrics == ("psnr", "ssim", "retrieval")
+    assert config.metrics == ("psnr", "ssim", "retrieval", "retrieval-top5")
 
 
 WRONG = {
@@ -104,6 +104,12 @@ WRONG = {
     "metrics = ['psrn']": r"a\.toml: metrics: unknown name 'psrn', did you mean 'psnr'\?",
     "metrics = ['psnr', 'psnr']": r"a\.toml: metrics: a metric is given twice",
     "metrics = ['lpips']": r"a\.toml: lpips_weights: lpips needs",
+    "metrics = ['lpips-vgg']": r"a\.toml: lpips_vgg_weights: lpips-vgg needs .* docs/metrics\.md",
+    "metrics = ['jaccard']": r"a\.toml: tagger: jaccard needs",
+    "metrics = ['jaccard:tops=3']": r"a\.toml: metrics\.jaccard\.tops: unknown key, did you mean 'top'\?",
+    "metrics = ['retrieval:gallery=3']": r"a\.toml: metrics\.retrieval\.gallery: unknown key",
+    "tagger = 'evil.py:run'": r"a\.toml: tagger: a classifier's file is never taken from a config",
+    "gallery = 0": r"a\.toml: gallery: must be at least 1",
     "scenario = 1": r"a\.toml: scenario: expected a table",
     "[scenario]\nimage = 1": r"a\.toml: scenario\.image: unknown key, did you mean 'images'\?",
     "[scenario]\nimages = 0": r"a\.toml: scenario\.images: must be at least 1",
@@ -232,7 +238,7 @@ def test_a_config_becomes_the_audit_it_describes() -> None:
     assert audit.scenario.private.images.shape[:2] == (2, 3)
     assert (training.steps, training.rate, training.batch_size, training.momentum) == (2, 0.1, None, 0.9)
     assert (threat.knows_labels, threat.may_plant) == (False, True)
-    assert [m.name for m in audit.metrics] == ["psnr", "ssim", "retrieval"]
+    assert [m.name for m in audit.metrics] == ["psnr", "ssim", "retrieval", "retrieval-top5"]
     complete = replace(config, scenario=replace(config.scenario, loss="cross-entropy"))  # which was left to the data
     assert from_tables(audit.settings) == resolve(complete)
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from generator_files import tiny_generator
 from scenes import (
     CLASSES,
     MEAN,
@@ -64,6 +65,8 @@ TINY_LODA = {"extractor": "lenet:untrained", "layers": "all", "steps": 3, "cache
 NEVER_IDLE = 100.0  # other pictures are fed at any strength: the update is another one of about the same size
 MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rate=0.08, cache=False)
 EITHER_SIDE = Ats(policy="0", library=("shearX2",))
+DRAWN = {"generator": tiny_generator(), "inner": "invertgrad:steps=200,tv=[1e-4,1e-2]", "steps": 150, "restarts": 1}
+BRIEFLY_DRAWN = DRAWN | {"inner": "rog:steps=10,factor=2", "steps": 8, "restarts": 2}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,6 +108,11 @@ ATTACK_ROWS = {
     "gradinversion-full-paper": AttackRow(easy={"steps": 200, "restarts": 2}, short={"steps": 30, "restarts": 2}),
     "sgd-cosine": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
     "sgd-cosine-ats": AttackRow(easy={"steps": 200}, short={"steps": 30}),
+    "rog": AttackRow(easy={"steps": 200, "factor": 1}, short={"steps": 30, "factor": 3}),  # 8 pixels have none to spare
+    "rog-code": AttackRow(easy={"steps": 200, "factor": 1}, short={"steps": 30}),
+    "rog-paper": AttackRow(easy={"steps": 200, "factor": 1}, short={"steps": 30}),
+    "rogs": AttackRow(easy=DRAWN | {"rate": 0.2, "reach": 100.0}, short=BRIEFLY_DRAWN),
+    "rogs-paper": AttackRow(easy=DRAWN, short=BRIEFLY_DRAWN),
     "linear": AttackRow(model=perceptron),
     "decode-known": AttackRow(easy={"steps": 50}, short={"steps": 8}, defense=Mixup(k=1)),
     "decode-carlini": AttackRow(
@@ -402,7 +410,8 @@ def test_a_surrogate_is_differentiable_under_vmap(name: str) -> None:
 # models
 
 
-LARGE = ("resnet18", "resnet34", "vit-small", "vgg16", "densenet121")  # what they are made of is in inversion/nets.py
+# what they are made of is in inversion/nets.py
+LARGE = ("resnet18", "resnet34", "vit-small", "vgg16", "densenet121", "vgg7", "resnet18-plain")
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.slow if n in LARGE else ()) for n in MODELS])

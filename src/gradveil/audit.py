@@ -20,19 +20,22 @@ from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.folder import RunFolder, private_files
+from gradveil.generators.provenance import check_not_trained_on
 from gradveil.journal import Journal
 from gradveil.metrics import Metric
 from gradveil.plan import UNDEFENDED, Cell, Grid, clients_of, diagnostic
 from gradveil.progress import Progress, Silent
-from gradveil.provenance import hash_models, provenance
-from gradveil.runner import Runner
+from gradveil.provenance import hash_models, provenance, sha256
+from gradveil.runner import Runner, fanout_of
 from gradveil.scenario import Scenario
 from gradveil.seeds import Seed
 from gradveil.server import observe
+from gradveil.traffic import update_bytes
 from gradveil.trial import Judge
 from gradveil.types import Batch
 
 PLAIN = Compute()
+QUICKLY_ENCODED = 1_000_000  # parameters: about a second for each defense
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +55,8 @@ class Audit:
     sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
     settings: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[str, ...] = ()  # settings that the user stated; the rest is assumed
+    stand_in: Scenario | None = None  # for the positive control, where the private pictures are not known
+    origin: Mapping[str, Any] = field(default_factory=dict)  # what provenance.json will say beyond the usual
 
     def described(self) -> dict[str, Any]:
         """The settings; those of an audit that was built by hand are read off its parts."""
@@ -109,6 +114,9 @@ def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Pr
         "left_out": left_out,
         "scenarios": roles(audit, compute, shard),
         "declared": list(audit.declared),
+        "metric_weights": {m.name: asdict(m.source) for m in audit.metrics if m.source is not None},
+        "update_bytes": home.stored().get("update_bytes") or traffic(audit, compute),
+        **audit.origin,
     }
     home.check(config, origin)
     with private_files(), home.told_if_full():
@@ -116,8 +124,18 @@ def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Pr
         with Journal(home.journal) as journal, compute.active():
             home.prepare(config, origin)
             runner = Runner(home, journal, judge_of(audit), compute, progress or Silent())
-            runner.run(waves(groups, list(audit.attacks)) if audit.sequence else [groups])
+            with fanout_of(compute).held():
+                runner.run(waves(groups, list(audit.attacks)) if audit.sequence else [groups])
         home.finish()
+
+
+def traffic(audit: Audit, compute: Compute) -> dict[str, dict[str, int]]:
+    """By scenario and defense: the bytes that one client sends in one round; of a large model, as audited only."""
+    attack, plain = next(iter(audit.attacks.values())), replace(compute, precision="float32")
+    small = sum(p.numel() for p in audit.scenario.model.parameters()) <= QUICKLY_ENCODED
+    scenarios = (audit.scenario, *audit.also) if small else (audit.scenario,)
+    first = [_placed(clients_of(scenario, slice(1)), plain) for scenario in scenarios]
+    return {one.name: update_bytes(one, audit.defenses, attack, Seed(audit.seed)) for one in first}
 
 
 def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
@@ -125,9 +143,9 @@ def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
     models = {s.name: s.model for s in (audit.scenario, *audit.also)} | {"early": audit.early or audit.scenario.model}
     config = toml.dump(audit.described())
     return provenance(audit.scenario, audit.gallery, config, audit.seed, compute, audit.also) | {
-        "model_sha256": hash_models(models),
+        "model_sha256": hash_with(hash_models(models), _networks(audit)),
         "chunk": compute.chunk,
-        "threads": 1 if compute.workers else torch.get_num_threads(),
+        "threads": 1 if compute.spread else torch.get_num_threads(),
     }
 
 
@@ -142,6 +160,8 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
         raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
     if compute.workers and torch.cuda.is_initialized():
         raise ConfigError("--workers: this process has used a GPU and can no longer be forked, start another one")
+    if compute.ray:
+        fanout_of(compute).check(compute.device)
     if compute.limit is not None and not compute.workers:
         raise ConfigError("--limit: only a process of its own can be ended, use --workers 1 or more")
     for label, attack in audit.attacks.items():
@@ -159,9 +179,22 @@ def check(audit: Audit, compute: Compute = PLAIN) -> None:
             defense.bind(scenario).check(model)
         if not scenario.private.images.isfinite().all():
             raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
-    first = audit.scenario.private.images[:1, :1].float().cpu()
+        for file in _networks(audit) if scenario.has_truth else ():
+            check_not_trained_on(file, scenario.private.images)
+    images, labels = (x[:1, :1].float().cpu() for x in audit.scenario.private)
     for metric in audit.metrics:
-        metric.score(first, first)
+        tried = images if metric.about == "pictures" else labels
+        metric.score(tried, tried)
+
+
+def hash_with(digest: str, files: list[str]) -> str:
+    """Networks that attacks bring along count as models: a run does not go on with others."""
+    return sha256("".join([digest, *(sha256(Path(file).read_bytes()) for file in files)]).encode()) if files else digest
+
+
+def _networks(audit: Audit) -> list[str]:
+    """Files that attacks bring along, each once. Only here are they held against the truth; attacks never see it."""
+    return sorted({file for attack in audit.attacks.values() for file in attack.networks()})
 
 
 def applicable(audit: Audit) -> tuple[Audit, dict[str, str]]:
@@ -208,6 +241,9 @@ def plan(audit: Audit, compute: Compute, size: int | None = None) -> Iterator[li
 
 def positive_control(audit: Audit, compute: Compute, size: int | None = None) -> Scenario | None:
     """Where these attacks must succeed to be believed, one shard; None if the audit itself goes there."""
+    if not audit.scenario.has_truth:
+        stand_in = audit.stand_in
+        return None if stand_in is None else _placed(clients_of(stand_in, slice(size or compute.shard)), compute)
     undefended = any(type(defense) is Defense for defense in audit.defenses.values())
     if undefended and any(s.regime == "diagnostic" for s in (audit.scenario, *audit.also)):
         return None
@@ -236,7 +272,8 @@ def _placed(scenario: Scenario, compute: Compute) -> Scenario:
 
     model = copy.deepcopy(scenario.model).to(compute.device, compute.dtype)
     public = None if scenario.public is None else move(scenario.public)
-    return replace(scenario, model=model, private=move(scenario.private), public=public)
+    received = None if scenario.received is None else scenario.received.to(compute.device, compute.dtype)
+    return replace(scenario, model=model, private=move(scenario.private), public=public, received=received)
 
 
 def judge_of(audit: Audit) -> Judge:

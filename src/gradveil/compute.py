@@ -27,12 +27,18 @@ class Compute:
     chunk: int | None = None
     graphs: bool = True  # capture the attack's step as a CUDA graph where the device has them
     workers: int = 0  # processes, one thread each; 0: this process, with all of its threads
+    ray: str = ""  # shards on a Ray cluster instead: its address, `auto`, or `local` for one of our own
     limit: float | None = None  # seconds that a shard may take in a worker before it counts as hanging
 
     @property
     def shard(self) -> int:
         """Clients that are attacked at once and written when they are done: what a crash can cost."""
         return ON_A_GPU if self.device.startswith("cuda") else ON_A_CPU
+
+    @property
+    def spread(self) -> bool:
+        """Whether shards leave this process; each then has one thread."""
+        return bool(self.workers or self.ray)
 
     @property
     def dtype(self) -> torch.dtype:

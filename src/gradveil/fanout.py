@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, TypeVar
@@ -22,6 +23,7 @@ Job = TypeVar("Job")
 Result = TypeVar("Result")
 LOCAL = "local"  # an own cluster on this machine, for as long as the tasks take
 IN_FLIGHT = 4  # tasks per core of a cluster that are on their way at once
+USER_MODEL = "gradveil_user_model_"  # how modules of a user's model file are named; no other machine has them
 
 
 class FanoutError(GradveilError):
@@ -38,14 +40,29 @@ class Fanout:
     ray: str = ""
     gpus: float = 0.0  # of one task on a Ray cluster
 
-    def each(self, work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
-        """Every job with its result, in the order in which they end. An error of a task is an error here."""
+    def held(self) -> AbstractContextManager[Any]:
+        """The cluster stays connected inside, however often `each` is called."""
+        return _cluster(self.ray) if self.ray else nullcontext()
+
+    def each(
+        self,
+        work: Callable[[Job], Result],
+        jobs: Sequence[Job],
+        gave_up: Callable[[Job, str], Result] | None = None,
+    ) -> Iterator[tuple[Job, Result]]:
+        """Every job with its result, in the order in which they end.
+
+        A worker that dies is replaced and its task, with the same seeds, tried again. An error of a task, or a task
+        that no worker survives, is an error here unless `gave_up` answers for it.
+        """
         if not jobs:
             return iter(())
         if self.ray:
-            return _on_ray(work, jobs, self.ray, self.gpus)
+            told = _on_ray(work, jobs, self.ray, self.gpus)
+            return ((job, _answer(job, one, gave_up)) for job, one in told)
         if self.workers:
-            return ((job, _unpacked(told)) for job, told in workers.each(_caught(work), jobs, self.workers, _gave_up))
+            told = workers.each(_caught(work), jobs, self.workers, _gave_up)
+            return ((job, _answer(job, one, gave_up)) for job, one in told)
         return _here(work, jobs)
 
     def check(self, device: str) -> None:
@@ -90,11 +107,11 @@ class _caught:
             return None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _unpacked(told: tuple[Any, str]) -> Any:
+def _answer(job: Any, told: tuple[Any, str], gave_up: Callable[[Any, str], Any] | None) -> Any:
     result, error = told
-    if error:
+    if error and gave_up is None:
         raise FanoutError(f"a task failed, {error}")
-    return result
+    return gave_up(job, error) if error and gave_up is not None else result
 
 
 def _gave_up(job: Any, why: str) -> tuple[Any, str]:
@@ -102,19 +119,30 @@ def _gave_up(job: Any, why: str) -> tuple[Any, str]:
 
 
 def _on_ray(
-    work: Callable[[Job], Result], jobs: Sequence[Job], address: str, gpus: float
-) -> Iterator[tuple[Job, Result]]:
+    work: Callable[[Job], Any], jobs: Sequence[Job], address: str, gpus: float
+) -> Iterator[tuple[Job, tuple[Any, str]]]:
     """As many tasks on their way as keep the cluster busy; what the work holds (model, data) travels once."""
     with _cluster(address) as ray:
         at_once = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        remote = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_retries=3)(_task)
+        again = workers.MOST_TRIES - 1
+        remote = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_retries=again)(_task)
         shared, waiting, flying = ray.put(_caught(work)), list(reversed(jobs)), {}
         while waiting or flying:
             while waiting and len(flying) < at_once:
                 job = waiting.pop()
                 flying[remote.remote(shared, job)] = job
             done, _ = ray.wait(list(flying), num_returns=1)
-            yield flying.pop(done[0]), _unpacked(ray.get(done[0]))
+            yield flying.pop(done[0]), _fetched(ray, done[0])
+
+
+def _fetched(ray: Any, reference: Any) -> tuple[Any, str]:
+    """What a task told; a task that no worker survived has told nothing."""
+    try:
+        return ray.get(reference)
+    except ray.exceptions.WorkerCrashedError:
+        return None, f"its process died {workers.MOST_TRIES} times"
+    except ray.exceptions.RayError as error:
+        return None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
 def _task(work: Callable[[Any], Any], job: Any) -> Any:
@@ -128,8 +156,11 @@ def _cluster(address: str) -> Iterator[Any]:
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
     import ray
+    from ray import cloudpickle
 
     quiet: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
+    for name in [name for name in sys.modules if name.startswith(USER_MODEL)]:
+        cloudpickle.register_pickle_by_value(sys.modules[name])
     was_there = ray.is_initialized()
     if not was_there:
         try:

@@ -74,6 +74,35 @@ FLAGS: dict[str, Flag] = {
             "what that defense sends: exact zeros and very large values are the usual cause."
         ),
     ),
+    "no-truth": Flag(
+        title="There is no original to compare with",
+        raised_if="a captured round is audited without `--data`, so that nobody here knows the client's pictures.",
+        explanation=(
+            "Nothing can be scored, and there is no verdict. `match` says how well the reconstruction explains the "
+            "update that was received: several pictures can do so nearly alike, and a defense lowers it without hiding "
+            "anything. What counts is what a person recognizes that is not in the picture made without the update."
+        ),
+        do_this=(
+            "Look at the pictures. If the client's pictures can be had, give them with `--data`; if not, simulate the "
+            "same model and training on pictures like them and audit that."
+        ),
+    ),
+    "not-replayed": Flag(
+        title="The pictures given do not reproduce the update",
+        raised_if=(
+            "training on the pictures that were given for a captured client does not lead to the update that came, "
+            "and they explain it no better than other pictures do."
+        ),
+        explanation=(
+            "Either they are not the client's pictures, or not in its order, or the capture says something wrong of "
+            "the training, or a defense changed the update beyond recognition. Scores against them can be too low, so "
+            "that no leak was found would mean nothing."
+        ),
+        do_this=(
+            "Read `replay` in provenance.json: it names what was tried and what fits best. Give the right pictures "
+            "with `--pictures`, or mend the capture."
+        ),
+    ),
     "labels-inferred": Flag(
         title="Labels were inferred",
         raised_if="the attacker was not given the labels and worked them out from the update.",
@@ -133,6 +162,15 @@ FLAGS: dict[str, Flag] = {
             "of the result rests on them."
         ),
         do_this="Vary one at a time: `--also labels=known,inferred --also batchnorm=eval,batch`.",
+    ),
+    "unknown-weights": Flag(
+        title="A metric with weights of its own",
+        raised_if="the weights of a metric's network (LPIPS, tagger) are not the published ones.",
+        explanation=(
+            "A learned metric is what its weights are. Numbers from other weights can be compared within this run, and "
+            "with no paper or other run."
+        ),
+        do_this="Get the files that `docs/metrics.md` names, or say beside every number which weights it comes from.",
     ),
     "small-gallery": Flag(
         title="Small gallery",

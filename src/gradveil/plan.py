@@ -63,7 +63,8 @@ class Cell:
     @property
     def compares(self) -> bool:
         """Whether its reconstructions are also held against other clients' pictures, which costs no attack."""
-        return self.compared and self.undefended and not self.control and len(self.scenario.names) > 1
+        several = len(self.scenario.names) > 1 and self.scenario.has_truth
+        return self.compared and self.undefended and not self.control and several
 
     @property
     def repeats(self) -> bool:
@@ -103,7 +104,8 @@ class Cell:
 def clients_of(scenario: Scenario, some: slice | list[int]) -> Scenario:
     private = Batch(scenario.private.images[some], scenario.private.labels[some])
     names = scenario.names[some] if isinstance(some, slice) else tuple(scenario.names[place] for place in some)
-    return replace(scenario, private=private, names=names)
+    received = None if scenario.received is None else scenario.received.take(some)
+    return replace(scenario, private=private, names=names, received=received)
 
 
 def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
@@ -119,6 +121,7 @@ def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
         threat=replace(scenario.threat, knows_labels=True, knows_training=True),
         trained=scenario.trained and not early,
         aggregate=1,
+        received=None,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+NO_TRUTH, NOT_REPLAYED = "no-truth", "not-replayed"  # flags that a verdict looks at
 Status = Literal["ok", "failed"]
 Attacker = Literal["unaware", "adaptive"]
 # what a trial is compared with: "" is a trial of the audit itself
@@ -36,3 +37,8 @@ class Record:
     control: Control = ""
     blank: float | None = None  # dB between the original and a picture of the mean color of what is public
     images: str = ""  # file below images/ that holds original, fed and reconstructed of this client
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether there was an original to compare with: of a captured round there may be none."""
+        return NO_TRUTH not in self.flags

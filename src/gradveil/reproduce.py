@@ -171,7 +171,7 @@ def _same_pictures(run: Run, record: Record, trial: Trial) -> bool | None:
         return None
     if not trial.pictures:
         return False
-    now = {kind: trial.pictures[kind].detach().float().cpu() for kind in KINDS}
-    if now["fed"].shape != now["original"].shape:  # as the run reads it back
+    now = {kind: trial.pictures[kind].detach().float().cpu() for kind in KINDS if kind in trial.pictures}
+    if "fed" in now and now["fed"].shape != now["original"].shape:  # as the run reads it back
         now["fed"] = now["original"]
-    return all(np.array_equal(getattr(stored, kind), now[kind][record.example].numpy()) for kind in KINDS)
+    return all(np.array_equal(getattr(stored, kind), now[kind][record.example].numpy()) for kind in now)

@@ -22,10 +22,13 @@ KINDS = ("original", "fed", "reconstructed")
 
 @dataclass(frozen=True, kw_only=True)
 class Pictures:
-    """One private picture, as it was fed to the model, and as the attack rebuilt it: each channel x height x width."""
+    """One private picture, as it was fed to the model, and as the attack rebuilt it: each channel x height x width.
 
-    original: np.ndarray
-    fed: np.ndarray
+    Of a captured round without the originals there is the last alone.
+    """
+
+    original: np.ndarray | None
+    fed: np.ndarray | None
     reconstructed: np.ndarray
 
 
@@ -51,6 +54,12 @@ class Run:
         found = self.provenance.get("scenarios", {})
         return found if isinstance(found, Mapping) else {}
 
+    @property
+    def captured(self) -> Mapping[str, Any]:
+        """Of a run on what real clients sent: where that comes from, what struck, and what a replay gave."""
+        found = self.provenance.get("capture", {})
+        return found if isinstance(found, Mapping) else {}
+
     def choices(self, kind: str) -> Mapping[str, Any]:
         """The configured defenses or attacks by label."""
         found = self.config.get(kind, {})
@@ -61,6 +70,13 @@ class Run:
         """Pictures that a reconstruction was compared with, the original included."""
         size = self.provenance.get("gallery")
         return size + 1 if isinstance(size, int) and size > 0 else None
+
+    def update_bytes(self, scenario: str, defense: str) -> int | None:
+        """What a client sends; None in an older run."""
+        sizes = self.provenance.get("update_bytes")
+        of_scenario = sizes.get(scenario) if isinstance(sizes, Mapping) else None
+        found = of_scenario.get(defense) if isinstance(of_scenario, Mapping) else None
+        return found if isinstance(found, int) else None
 
     def undefended(self, defense: str) -> bool:
         choice = self.choices("defense").get(defense, {})
@@ -129,10 +145,11 @@ def _load(path: Path, example: int) -> Pictures:
     """Only the pictures asked for are read."""
     try:
         with safe_open(path, framework="np") as file:
-            stored = {kind: file.get_slice(kind) for kind in KINDS}
-            if stored["fed"].get_shape() != stored["original"].get_shape():
+            kinds = KINDS if "original" in file.keys() else KINDS[-1:]  # noqa: SIM118, no mapping
+            stored = {kind: file.get_slice(kind) for kind in kinds}
+            if "fed" in stored and stored["fed"].get_shape() != stored["original"].get_shape():
                 stored["fed"] = stored["original"]  # a defense that enlarges the batch: no one picture is "as fed"
             found = {kind: part[example].astype(np.float32) for kind, part in stored.items()}
     except (SafetensorError, IndexError, OSError) as error:
         raise ConfigError(f"{path}: cannot be read as pictures, {error}, restore or remove the file") from error
-    return Pictures(**found)
+    return Pictures(original=found.get("original"), fed=found.get("fed"), reconstructed=found["reconstructed"])

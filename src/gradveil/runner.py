@@ -10,6 +10,7 @@ import torch
 
 from gradveil import workers
 from gradveil.compute import Compute
+from gradveil.fanout import Fanout
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.plan import Cell
@@ -40,7 +41,7 @@ class Runner:
             for wave in waves:
                 left = [self.still_hidden(group, tried) for group in wave] if tried else wave
                 missing = [group for group in left if not _is_done(group, done)]
-                for trials in self.in_workers(missing) if self.compute.workers else self.here(missing):
+                for trials in self.elsewhere(missing) if self.compute.spread else self.here(missing):
                     self.keep(trials, done)
                 tried |= {group[0].attack for group in wave if not group[0].control}
         finally:
@@ -67,12 +68,18 @@ class Runner:
                 with listening(self.progress.step):
                     yield submit(attack, group, self.judge).result()
 
-    def in_workers(self, groups: Sequence[Group]) -> Iterator[list[Trial]]:
+    def elsewhere(self, groups: Sequence[Group]) -> Iterator[list[Trial]]:
+        """In processes of this machine, or on a Ray cluster."""
+
         def gave_up(group: Group, why: str) -> list[Trial]:
             return [trial for cell in group for trial in failed(cell, why)]
 
         work = partial(attack, judge=self.judge)
-        for group, trials in workers.each(work, groups, self.compute.workers, gave_up, self.compute.limit):
+        if self.compute.ray:
+            done = fanout_of(self.compute).each(work, groups, gave_up)
+        else:
+            done = workers.each(work, groups, self.compute.workers, gave_up, self.compute.limit)
+        for group, trials in done:
             self.progress.start(group[0].name, len(group[0].scenario.names))
             yield trials
 
@@ -86,6 +93,11 @@ class Runner:
                 done.add(record.key)
         records = [record for trial in trials for record in trial.records]
         self.progress.done(len(records), sum(record.status == "failed" for record in records))
+
+
+def fanout_of(compute: Compute) -> Fanout:
+    """Where shards run; on a cluster a GPU each, where GPUs are asked for."""
+    return Fanout(workers=compute.workers, ray=compute.ray, gpus=float(compute.device.startswith("cuda")))
 
 
 def attack(group: Group, judge: Judge) -> list[Trial]:

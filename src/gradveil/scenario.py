@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from torch import nn
 
 from gradveil.types import Batch
+
+if TYPE_CHECKING:
+    from gradveil.capture.received import Received
 
 BatchNorm = Literal["eval", "batch", "batch-shared"]
 Regime = Literal["diagnostic", "deployment"]
@@ -71,10 +74,18 @@ class Scenario:
     public: Batch | None = None
     trained: bool = False  # early models leak most
     aggregate: int = 1  # clients whose updates reach the server as one sum
+    received: Received | None = None  # what real clients sent; without it they are played
+
+    @property
+    def has_truth(self) -> bool:
+        """Whether `private` holds the clients' pictures and not only their number."""
+        return self.received is None or self.received.has_truth
 
     @property
     def regime(self) -> Regime:
         """Diagnostic: all that makes an attack easy. A verdict never mixes the two."""
+        if self.received is not None:
+            return "deployment"
         easy = self.private.images.shape[1] == 1 and self.training.steps == 1 and self.training.batchnorm == "eval"
         told = self.threat.knows_labels and self.threat.knows_training
         return "diagnostic" if easy and told and not self.trained else "deployment"

@@ -10,7 +10,7 @@ from gradveil.data import Dataset
 from gradveil.errors import ConfigError
 from gradveil.types import Batch
 
-LARGEST_GALLERY, LARGEST_PUBLIC = 1000, 256
+LARGEST_GALLERY, LARGEST_PUBLIC = 1000, 256  # the first unless asked otherwise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,7 +23,7 @@ class Split:
     public: Batch | None
 
 
-def split(dataset: Dataset, clients: int, batch_size: int) -> Split:
+def split(dataset: Dataset, clients: int, batch_size: int, largest: int = LARGEST_GALLERY) -> Split:
     """The first pictures are the victims, grouped in order; of the rest a fifth at most is public."""
     there, wanted = len(dataset.images), clients * batch_size
     if there < wanted:
@@ -33,7 +33,7 @@ def split(dataset: Dataset, clients: int, batch_size: int) -> Split:
         )
     images, labels = dataset.images, dataset.targets
     public = min(LARGEST_PUBLIC, (there - wanted) // 5)
-    gallery = min(LARGEST_GALLERY, there - wanted - public)
+    gallery = min(largest, there - wanted - public)
     known = slice(wanted + gallery, wanted + gallery + public)
     group = (clients, batch_size)
     return Split(

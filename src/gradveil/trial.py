@@ -10,17 +10,19 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor
 
 from gradveil.attacks.base import Reconstruction
+from gradveil.capture.match import matches
+from gradveil.capture.scenario import observed
 from gradveil.controls import blinded, of_another
 from gradveil.errors import GradveilError
 from gradveil.metrics import Metric, align
+from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.plan import Cell, clients_of
-from gradveil.record import Record
-from gradveil.server import Truth, observe
+from gradveil.record import NO_TRUTH, NOT_REPLAYED, Record
+from gradveil.server import Observation, Truth, observe
 
 LONGEST_REASON = 300
 SAME_RUN = "knowing this defense changes nothing for this attack: same run as the unaware attacker"
@@ -56,11 +58,11 @@ class Attempt:
 
     cell: Cell
     got: Reconstruction
-    truth: Truth
+    truth: Truth | None  # None: nobody here has the originals
     shown: Tensor  # the reconstructions in the order of the private pictures
     scores: Mapping[str, Tensor]
-    blank: Tensor  # dB of the blank picture
-    over_blank: Tensor  # dB
+    blank: Tensor | None  # dB of the blank picture
+    over_blank: Tensor | None  # dB
     seconds: float = 0.0  # of one picture
 
 
@@ -111,37 +113,47 @@ def file_of(cell: Cell, client: str) -> str:
 
 def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
     """The cell's own, and what comes free with it."""
-    seen, truth = observe(cell.scenario, cell.defense, cell.method, cell.observed)
-    if cell.control in ("prior", "random"):
-        seen = blinded(seen, cell.seed.at("blind", cell.scenario.name))
+    received, truth = _seen(cell)
+    blind = cell.control in ("prior", "random")
+    seen = blinded(received, cell.seed.at("blind", cell.scenario.name)) if blind else received
     got = cell.method.reconstruct(seen, cell.attacked, cell.compute)
+    if truth is None:
+        yield _unjudged(cell, got, received)
+        return
     yield _judged(cell, got, truth, judge)
     if cell.compares:
         yield _judged(replace(cell, control="another"), of_another(got), truth, judge)
+
+
+def _seen(cell: Cell) -> tuple[Observation, Truth | None]:
+    if cell.scenario.received is not None:
+        return observed(cell.scenario, cell.defense)
+    return observe(cell.scenario, cell.defense, cell.method, cell.observed)
+
+
+def _unjudged(cell: Cell, got: Reconstruction, received: Observation) -> Attempt:
+    """Without the originals: all that can be said is how well the reconstruction explains the update."""
+    images = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
+    match = matches(received, got).unsqueeze(-1).expand(images.shape[:2])
+    return Attempt(cell=cell, got=got, truth=None, shown=images, scores={"match": match}, blank=None, over_blank=None)
 
 
 def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:
     images, found = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1), got.found.cpu()
     private, fed = truth.private.images.float().cpu(), truth.fed.images.float().cpu()
     shown = align(images, private, found).images
-    scores = {m.name: m.score(shown, private) for m in judge.metrics}
+    of_pictures = [metric for metric in judge.metrics if metric.about == "pictures"]
+    scores = {m.name: m.score(shown, private) for m in of_pictures}
     if fed.shape == private.shape:  # a defense that enlarges the batch leaves no one picture "as fed"
         matched = align(images, fed, found).images
-        scores |= {f"{m.name}_fed": m.score(matched, fed) for m in judge.metrics}
-    if not cell.scenario.threat.knows_labels:
+        scores |= {f"{m.name}_fed": m.score(matched, fed) for m in of_pictures}
+    if not cell.scenario.threat.knows_labels or len(of_pictures) < len(judge.metrics):
         same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
         there = truth.fed.labels if same_size else truth.private.labels
         scores["labels"] = labels_right(got.labels, there).unsqueeze(-1).expand(private.shape[:2])
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
     over = peak_signal_to_noise(shown, private) - blank
     return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)
-
-
-def labels_right(got: Tensor, truth: Tensor) -> Tensor:
-    """The share of a batch's labels that the attacker worked out, [client]; the order within a batch does not count."""
-    found, there = got.detach().float().cpu().sum(1), truth.float().cpu().sum(1)
-    most = torch.maximum(found.sum(-1), there.sum(-1)).clamp_min(1)  # a label too many is as wrong as one too few
-    return torch.minimum(found, there).sum(-1) / most
 
 
 def _trial(attempt: Attempt, client: int) -> Trial:
@@ -159,7 +171,8 @@ def _trial(attempt: Attempt, client: int) -> Trial:
     records = [
         _record(cell, client, example, status="ok", seconds=share, backend=got.backend, notes=notes,
                 scores={name: values[example] for name, values in scores.items()}, loss=got.loss[client].item(),
-                flags=_flags(attempt, client, example), images=file, blank=attempt.blank[client, example].item())
+                flags=_flags(attempt, client, example), images=file,
+                blank=None if attempt.blank is None else attempt.blank[client, example].item())
         for example in range(attempt.shown.shape[1])
     ]  # fmt: skip
     return Trial(records, file, _pictures(attempt, client) if file else {})
@@ -172,8 +185,9 @@ def _since(got: Reconstruction, client: int) -> str:
 
 def _pictures(attempt: Attempt, client: int) -> dict[str, Tensor]:
     """Copies: a view would take the pictures of all clients along on its way out of a worker process."""
-    truth = attempt.truth
-    views = {"original": truth.private.images, "fed": truth.fed.images, "reconstructed": attempt.shown}
+    truth, views = attempt.truth, {"reconstructed": attempt.shown}
+    if truth is not None:
+        views |= {"original": truth.private.images, "fed": truth.fed.images}
     return {name: images[client].clone() for name, images in views.items()}
 
 
@@ -208,8 +222,11 @@ def _record(cell: Cell, client: int, example: int, **outcome: Any) -> Record:
 
 def _standing_flags(cell: Cell, client: int) -> tuple[str, ...]:
     """Doubts that are there before the attack begins."""
-    labels = cell.scenario.private.labels[client].argmax(-1).tolist()
+    labels = cell.scenario.private.labels[client].argmax(-1).tolist() if cell.scenario.has_truth else []
+    replayed = cell.scenario.received.replayed if cell.scenario.received is not None else ()
     raised = {
+        NO_TRUTH: not cell.scenario.has_truth,
+        NOT_REPLAYED: bool(replayed) and replayed[client] == "not reproduced",
         "tf32": cell.compute.precision == "tf32",
         "labels-inferred": not cell.scenario.threat.knows_labels,
         "repeated-labels": len(set(labels)) < len(labels),
@@ -220,7 +237,7 @@ def _standing_flags(cell: Cell, client: int) -> tuple[str, ...]:
 def _flags(attempt: Attempt, client: int, example: int) -> tuple[str, ...]:
     got, cell = attempt.got, attempt.cell
     raised = {
-        "not-better-than-blank": bool(attempt.over_blank[client, example] <= 0),
+        "not-better-than-blank": attempt.over_blank is not None and bool(attempt.over_blank[client, example] <= 0),
         "did-not-converge": got.converged is not None and not got.converged[client],
         "fallback-backend": any("cannot run this" in note for note in got.notes),
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-COUNTS = {"fuzz_config": 800, "fuzz_journal": 5000, "fuzz_names": 12}
+COUNTS = {"fuzz_capture": 200, "fuzz_config": 800, "fuzz_journal": 5000, "fuzz_names": 12}
 
 
 @pytest.fixture(autouse=True)

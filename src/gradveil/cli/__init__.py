@@ -12,6 +12,7 @@ import typer
 
 from gradveil.cli.audit import audit
 from gradveil.cli.bench import bench
+from gradveil.cli.capture import capture
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.check_model import check_model
 from gradveil.cli.protect import protect, train_extractor
@@ -19,6 +20,10 @@ from gradveil.cli.report import report
 from gradveil.cli.reproduce import reproduce_cell
 from gradveil.cli.search import search
 from gradveil.cli.table import table
+from gradveil.cli.tradeoff import tradeoff
+from gradveil.cli.train import train
+from gradveil.cli.train_gan import train_gan
+from gradveil.cli.train_generator import train_generator
 from gradveil.cli.verify import verify
 from gradveil.errors import GradveilError
 
@@ -37,14 +42,19 @@ app = typer.Typer(
 )
 app.command("audit")(audit)
 app.command("search")(search)
+app.command("train")(train)
+app.command("tradeoff")(tradeoff)
 app.command("protect")(protect)
 app.command("train-extractor")(train_extractor)
+app.command("train-generator")(train_generator)
+app.command("train-gan")(train_gan)
 app.command("report")(report)
 app.command("verify")(verify)
 app.command("reproduce-cell")(reproduce_cell)
 app.command("table")(table)
 app.command("check-model")(check_model)
 app.command("list")(catalogue)
+app.add_typer(capture, name="capture")
 app.add_typer(bench, name="bench")
 
 

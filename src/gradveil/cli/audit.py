@@ -39,6 +39,13 @@ def audit(
         bool, WHAT("Read the tensors of a pickled --weights file, in a process of its own.", "--allow-pickle")
     ] = False,
     data: Annotated[str | None, WHAT("A name, a folder of class folders, .zip or .npz (default photos).")] = None,
+    capture: Annotated[
+        str | None,
+        WHAT("What real clients sent, see docs/captures.md; --data then holds their pictures.", metavar="FILE"),
+    ] = None,
+    pictures: Annotated[
+        str | None, WHAT("Rows of --data that the captured clients hold, client after client.", metavar="N,...")
+    ] = None,
     data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
     defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
     images: Annotated[int | None, WHAT("Clients to attack (default 8).")] = None,
@@ -66,13 +73,19 @@ def audit(
     backend: Annotated[str, HOW("All give the same result (default auto).", metavar="auto|loop|vmap|sweep")] = "auto",
     chunk: Annotated[int | None, HOW("Trials at once; measured if not given.")] = None,
     workers: Annotated[int, HOW("Processes, one thread each (default 0: this process, all threads).")] = 0,
+    ray: Annotated[str, HOW("Use a Ray cluster: local is one of our own.", metavar="ADDRESS|auto|local")] = "",
     limit: Annotated[
         float | None, HOW("Seconds that a worker may take for a shard before it counts as hanging.", metavar="S")
     ] = None,
     metric: Annotated[
-        list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval).", metavar="NAME")
+        list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval and top 5).", metavar=METHOD)
     ] = None,
-    lpips_weights: Annotated[str | None, OUT("AlexNet's LPIPS weights, an .npz file.", metavar="FILE")] = None,
+    lpips_weights: Annotated[str | None, OUT("AlexNet's LPIPS weights, .npz or .safetensors.", metavar="FILE")] = None,
+    lpips_vgg_weights: Annotated[str | None, OUT("VGG16's, for lpips-vgg.", metavar="FILE")] = None,
+    tagger: Annotated[
+        str | None, OUT("EfficientNet-Lite0's weights or path/to/file.py:factory, for jaccard.", metavar="FILE")
+    ] = None,
+    gallery: Annotated[int | None, OUT("Pictures to find the original among, at most (default 1000).")] = None,
     out: Annotated[Path | None, OUT("A new folder, or that of a run to go on with.", metavar="DIR")] = None,
     claim: Annotated[
         float | None, OUT("Say whether 'at most this share leaks' is supported, 0.01 for 1 %.", metavar="SHARE")
@@ -92,6 +105,8 @@ def audit(
 
     gradveil audit --model mine.py:build --attack invertgrad:steps=2400,restarts=4 --budget thorough --device cuda
 
+    gradveil audit --capture round-3.safetensors --data pictures/   [dim]what real clients sent[/dim]
+
     gradveil audit audit.toml --out runs/again   [dim]the same command goes on where it stopped[/dim]
 
     [dim]gradveil list attacks|defenses|metrics|models|data|transforms tells the names and their options.[/dim]
@@ -103,14 +118,15 @@ def audit(
     given = {
         "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
         "--images": images, "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate,
-        "--rounds": rounds,
+        "--rounds": rounds, "--capture": capture, "--pictures": pictures,
         "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels, "--budget": budget,
         "--also": also, "--convergence": convergence, "--seed": seed,
-        "--metric": metric, "--lpips-weights": lpips_weights,
+        "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,
+        "--tagger": tagger, "--gallery": gallery,
     }  # fmt: skip
     check_claim(claim)
     check_out(out)
-    compute = compute_of(device, precision, backend, chunk, workers, limit)
+    compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
     output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
     with pickles_allowed(allow_pickle):
@@ -119,6 +135,6 @@ def audit(
 
 def default_folder(config: AuditConfig) -> Path:
     """runs/<data>-<model>-<time>"""
-    names = (Path(config.scenario.data).name, Path(config.scenario.model).name)
+    names = (Path(config.scenario.capture).stem or Path(config.scenario.data).name, Path(config.scenario.model).name)
     what = re.sub("[^A-Za-z0-9.+-]+", "_", "-".join(names))
     return Path("runs") / f"{what}-{datetime.now():%Y%m%d-%H%M%S}"

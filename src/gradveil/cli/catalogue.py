@@ -14,7 +14,7 @@ import typer
 KINDS = ("attacks", "defenses", "metrics", "models", "data", "transforms")
 LIBRARY = "ats-code"
 FILLED_IN = {  # by the audit itself, so nobody need give them
-    "metrics": ("gallery", "weights", "resize"),
+    "metrics": ("gallery", "weights", "weights_vgg", "features", "tagger"),
     "models": ("classes", "shape", "seed", "mean", "std"),
 }
 

@@ -15,12 +15,14 @@ from gradveil.config.load import from_tables, read_tables, require_attacker
 from gradveil.config.schema import AuditConfig
 from gradveil.config.spec import parse_choices, parse_pairs, parse_value
 from gradveil.errors import ConfigError, unknown
+from gradveil.fanout import Fanout
 
 MOST_WORKERS = 256
 SCENARIO = {  # option -> key of [scenario]
     "--model": "model",
     "--weights": "weights",
     "--data": "data",
+    "--capture": "capture",
     "--images": "images",
     "--batch-size": "batch_size",
     "--local-steps": "local_steps",
@@ -34,6 +36,9 @@ TOP = {
     "--seed": "seed",
     "--budget": "budget",
     "--lpips-weights": "lpips_weights",
+    "--lpips-vgg-weights": "lpips_vgg_weights",
+    "--tagger": "tagger",
+    "--gallery": "gallery",
     "--convergence": "convergence",
 }
 
@@ -56,7 +61,7 @@ class Sources:
 
 def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
     """The config file with the options given over it. What an option names replaces the file's whole entry."""
-    raw: dict[str, Any] = read_tables(file, model_given=given.get("--model") is not None) if file else {}
+    raw: dict[str, Any] = _tables(file, given) if file else {}
     sources = Sources(file)
     scenario = raw.get("scenario", {})
     raw = {**raw, "scenario": dict(scenario) if isinstance(scenario, Mapping) else scenario}
@@ -69,12 +74,18 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
         target = raw[table] if table else raw
         if isinstance(target, dict):
             target[name] = parsed
-    if file is None and not {"--model", "--data", "--attack", "--budget"} & set(sources.options.values()):
+    if file is None and not {"--model", "--data", "--capture", "--attack", "--budget"} & set(sources.options.values()):
         raw["budget"] = "quick"  # the built-in example is there to be looked at
     config = from_tables(raw, sources.where)
     if file is not None:
         require_attacker(raw, file)
     return config
+
+
+def _tables(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
+    """What the command line names is not looked for in the file."""
+    named = {f"{kind}_given": given.get(f"--{kind}") is not None for kind in ("model", "tagger")}
+    return read_tables(file, **named)
 
 
 def _entry(option: str, value: Any) -> tuple[str, Any]:
@@ -83,6 +94,8 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
         return f"scenario.{SCENARIO[option]}", value
     if option == "--also":
         return "also", {key: _listed(given) for key, given in parse_pairs(value, option, texts=True).items()}
+    if option == "--pictures":
+        return "scenario.pictures", _listed(value)
     if option == "--data-option":
         return "scenario.data_options", parse_pairs(value, option)
     if option == "--metric":
@@ -119,7 +132,13 @@ def check_out(folder: Path | None) -> None:
 
 
 def compute_of(
-    device: str, precision: str, backend: str, chunk: int | None, workers: int = 0, limit: float | None = None
+    device: str,
+    precision: str,
+    backend: str,
+    chunk: int | None,
+    workers: int = 0,
+    limit: float | None = None,
+    ray: str = "",
 ) -> Compute:
     """Where and how to compute, checked against this machine."""
     if device != "auto" and not re.fullmatch(r"cpu|cuda(:\d+)?", device):
@@ -135,7 +154,9 @@ def compute_of(
     _check_cuda(device)
     where = "cpu" if workers and device == "auto" else pick_device(device)
     settings: Any = {"precision": precision, "backend": backend, "chunk": chunk, "workers": workers, "limit": limit}
-    return Compute(device=where, **settings)
+    if ray:
+        Fanout(workers=workers, ray=ray).check(where)
+    return Compute(device=where, ray=ray, **settings)
 
 
 def _check_cuda(device: str) -> None:

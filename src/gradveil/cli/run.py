@@ -61,6 +61,7 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
         typer.echo(json.dumps(told | as_json(read_run(folder), verdict, output.claim), indent=2))
     elif not output.quiet:
         print_cells([cell for cell in verdict.cells if not cell.control])
+        print_matches(verdict.cells)
         print_failures(verdict.cells)
         print_verdict(verdict)
         typer.echo(f"report: {folder / 'report.html'}")
@@ -101,6 +102,16 @@ def print_table(lines: Sequence[Sequence[str]]) -> None:
     widths = [max(map(len, column)) for column in zip(COLUMNS, *lines, strict=True)]
     for line in (COLUMNS, *lines):
         typer.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
+
+
+def print_matches(found: Sequence[CellResult]) -> None:
+    """Without originals: how well each attack explains the updates received, and how well without having seen them."""
+    for cell in (cell for cell in found if not cell.control and "match" in cell.metrics):
+        blind = [c for c in found if (c.scenario, c.attack, c.control) == (cell.scenario, cell.attack, "prior")]
+        without = [c.metrics["match"].worst for c in blind if "match" in c.metrics]
+        told = f", {without[0]:.3f} without the update" if without else ""
+        who = f"{cell.defense}, {cell.attack}, {cell.attacker}"
+        typer.echo(f"{who}: updates match up to {cell.metrics['match'].worst:.3f}{told}")
 
 
 def print_failures(found: Sequence[CellResult]) -> None:

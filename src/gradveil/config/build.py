@@ -13,15 +13,13 @@ from torch import Tensor, nn
 from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit import Audit
-from gradveil.config.check import options_of
 from gradveil.config.load import to_tables
+from gradveil.config.measure import metrics_of
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.data import Dataset
-from gradveil.data.arrays import check_arrays
 from gradveil.defenses import DEFENSES
 from gradveil.errors import ConfigError
-from gradveil.metrics import METRICS, Metric
 from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.start import weights_from
 from gradveil.scenario import LocalTraining, Loss, Scenario, ThreatModel
@@ -32,10 +30,14 @@ from gradveil.types import Batch
 def build(config: AuditConfig) -> Audit:
     """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
     config = resolve(config)
+    if config.scenario.capture:
+        from gradveil.capture.build import build_captured
+
+        return build_captured(config)
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = _most(config, "batch_size") * _most(config, "aggregate")
-    parts = split(dataset, config.scenario.images, largest)
+    parts = split(dataset, config.scenario.images, largest, config.gallery)
     scenario = scenario_of(config.scenario, dataset, parts)
     return Audit(
         scenario=scenario,
@@ -46,7 +48,7 @@ def build(config: AuditConfig) -> Audit:
         declared=config.declared,
         defenses={label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()},
         attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},
-        metrics=tuple(_metric(name, config.lpips_weights, parts.gallery) for name in config.metrics),
+        metrics=metrics_of(config, dataset, scenario.model, parts.gallery),
         seed=config.seed,
         gallery=parts.gallery,
         settings=to_tables(config),
@@ -155,13 +157,3 @@ def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
         got = f"a tensor of {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ConfigError(f"{spec}: gives {got} for one picture, expected logits of {expected}")
-
-
-def _metric(name: str, lpips_weights: str, gallery: Tensor | None) -> Metric:
-    """A metric with what it asks for."""
-    offered = {"gallery": gallery, "weights": lpips_weights}
-    if "weights" in options_of(METRICS[name]) and Path(lpips_weights).is_file():
-        check_arrays(Path(lpips_weights))
-    if "gallery" in options_of(METRICS[name]) and gallery is None:
-        raise ConfigError(f"metrics: {name} needs pictures that are not victims, ask for fewer images")
-    return METRICS[name](**{key: value for key, value in offered.items() if key in options_of(METRICS[name])})

@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from gradveil import toml
+from gradveil.config.captured import settled
 from gradveil.config.check import Where, check, check_fields, shown, unknown_key
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import VARIED, AuditConfig, Choice, ScenarioConfig
 from gradveil.errors import ConfigError
 
+CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 TABLES = ("scenario", "also", "defense", "attack")
 LARGEST = 1_000_000  # bytes of a config file
@@ -24,8 +26,8 @@ DEEPEST, MOST = 16, 1000  # tables and lists inside each other; defenses or atta
 LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}""")
 
 
-def read_tables(path: Path, model_given: bool = False) -> dict[str, Any]:
-    """The raw tables of a config file. `model_given`: the command line names the model itself, whatever is written."""
+def read_tables(path: Path, model_given: bool = False, tagger_given: bool = False) -> dict[str, Any]:
+    """The raw tables of a config file. `..._given`: the command line names it itself, whatever is written."""
     try:
         text = _content(path).decode("utf-8-sig")
         if LONG_KEY.search(text):
@@ -35,6 +37,9 @@ def read_tables(path: Path, model_given: bool = False) -> dict[str, Any]:
         raise ConfigError(f"{path}: not TOML in UTF-8, {error}") from error
     if not model_given:
         refuse_code(raw, path)
+    if not tagger_given:
+        refuse_tagger(raw, path)
+    refuse_generators(raw, path)
     return raw
 
 
@@ -62,6 +67,26 @@ def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
         )
 
 
+def refuse_tagger(raw: Mapping[str, Any], path: Path) -> None:
+    tagger = raw.get("tagger")
+    if isinstance(tagger, str) and is_user_model(tagger):
+        raise ConfigError(
+            f"{path}: tagger: a classifier's file is never taken from a config, give it as --tagger {tagger}"
+        )
+
+
+def refuse_generators(raw: Mapping[str, Any], path: Path) -> None:
+    """Options of attacks may name weights, but no code; on the command line they may."""
+    named = raw.get("attack")
+    for label, options in named.items() if isinstance(named, Mapping) else ():
+        for key, value in options.items() if isinstance(options, Mapping) else ():
+            if isinstance(value, str) and CODE.search(value):
+                raise ConfigError(
+                    f"{path}: attack.{label}.{key}: a Python file is never taken from a config, "
+                    f"give it as --attack {label}:{key}={value}"
+                )
+
+
 def load(path: str | Path) -> AuditConfig:
     """The config in a file, checked and complete."""
     path = Path(path)
@@ -83,6 +108,7 @@ def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
     """Raw tables to a config: keys, types, ranges and names are right, and the budget is spent."""
     for key, value in raw.items():
         _check_depth(value, where(key))
+    raw = settled(raw, where)
     tables = {key: _table(raw[key], where(key)) for key in TABLES if key in raw}
     plain = check_fields(AuditConfig, {k: v for k, v in raw.items() if k not in tables}, where, hidden=("declared",))
     plain["declared"] = tuple(_declared(raw))
@@ -116,7 +142,7 @@ def _table(value: Any, where: str) -> Mapping[str, Any]:
 def _scenario(raw: Mapping[str, Any], where: Where) -> ScenarioConfig:
     options = _table(raw.get("data_options", {}), where("scenario.data_options"))
     plain = {key: value for key, value in raw.items() if key != "data_options"}
-    if plain.get("data") == "":  # as a path it would be the current folder
+    if plain.get("data") == "" and not plain.get("capture"):  # as a path it would be the current folder
         raise ConfigError(f"{where('scenario.data')}: expected a name or a path, got nothing")
     return ScenarioConfig(**check_fields(ScenarioConfig, plain, where, "scenario."), data_options=dict(options))
 

@@ -12,13 +12,21 @@ from gradveil.attacks.autoattack import STAGES, planted_stages
 from gradveil.config.budget import spend
 from gradveil.config.check import Where, check_options, complete, missing_options, options_of
 from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
+from gradveil.config.spec import parse_choice
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
 from gradveil.errors import ConfigError, GradveilError, unknown
 from gradveil.metrics import METRICS
+from gradveil.metrics.weights import WHERE
 from gradveil.models import MODELS
 
 Catalogue = Mapping[str, Callable[..., Any]]
+FILLED_IN = ("gallery", "weights", "weights_vgg", "features", "tagger")  # what an audit itself gives to its metrics
+NEEDED_FILES = {  # by metric: the key of the config, and what the file holds
+    "lpips": ("lpips_weights", "AlexNet's LPIPS weights"),
+    "lpips-vgg": ("lpips_vgg_weights", "VGG16's LPIPS weights"),
+    "jaccard": ("tagger", "the weights of EfficientNet-Lite0 or a classifier of yours"),
+}
 
 
 def is_user_model(spec: str) -> bool:
@@ -94,20 +102,24 @@ def _check_metrics(config: AuditConfig, where: Where) -> None:
     at = where("metrics")
     if not config.metrics:
         raise ConfigError(f"{at}: none is given, give at least one")
-    for name in config.metrics:
-        if name not in METRICS:
-            raise unknown("metric", name, METRICS, at)
-    if len(set(config.metrics)) < len(config.metrics):
+    chosen = [parse_choice(text, at) for text in config.metrics]
+    for metric in chosen:
+        if metric.name not in METRICS:
+            raise unknown("metric", metric.name, METRICS, at)
+        check_options(METRICS[metric.name], metric.options, where, f"metrics.{metric.name}.", FILLED_IN)
+    names = [metric.name for metric in chosen]
+    if len(set(names)) < len(names):
         raise ConfigError(f"{at}: a metric is given twice")
-    if "lpips" in config.metrics and not config.lpips_weights:
-        raise ConfigError(
-            f"{where('lpips_weights')}: lpips needs AlexNet's LPIPS weights, give the path of the .npz file"
-        )
+    for name, (key, what) in NEEDED_FILES.items():
+        if name in names and not getattr(config, key):
+            raise ConfigError(f"{where(key)}: {name} needs {what}, give the path of the file; {WHERE}")
 
 
 def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
+    if scenario.capture and not scenario.data:
+        return scenario
     loader, given = _loader(scenario.data, where("scenario.data"))
     options = check_options(loader, scenario.data_options, where, "scenario.data_options.", given)
     if missing := missing_options(loader, options, given):

@@ -37,8 +37,10 @@ class ScenarioConfig:
     model: str = "lenet"
     weights: str = ""
     model_seed: int = number(0, low=0)
-    data: str = "photos"
+    capture: str = ""  # a file: what real clients sent is audited, and the keys of training are read off it
+    data: str = "photos"  # of a capture the clients' own pictures, or "" where nobody has them
     data_options: Mapping[str, Scalar] = field(default_factory=dict)
+    pictures: tuple[int, ...] = ()  # rows of the data that the captured clients hold, client after client
     images: int = number(8, low=1, high=100_000)  # victims: clients, with batch_size pictures each
     batch_size: int = number(1, low=1, high=4096)
     local_steps: int = number(1, low=1, high=10_000)
@@ -76,8 +78,11 @@ class AuditConfig:
 
     seed: int = number(0, low=0)
     budget: Budget = "standard"
-    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
+    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval", "retrieval-top5")  # NAME[:k=v,...]
     lpips_weights: str = ""
+    lpips_vgg_weights: str = ""
+    tagger: str = ""  # weights of EfficientNet-Lite0, for jaccard and retrieval-features
+    gallery: int = number(1000, low=1, high=1_000_000)  # pictures beside the original, at most
     convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
     sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)

@@ -48,10 +48,11 @@ class Block:
         return sorted(rows, key=lambda row: _worst_first(row[1]))
 
 
-def _worst_first(finding: Finding) -> tuple[float, float]:
+def _worst_first(finding: Finding) -> tuple[float, float, float]:
+    """By re-identification, then by squared error."""
     tally = finding.tally
     psnr = tally.worst["psnr"].worst if "psnr" in tally.worst else float("-inf")
-    return -tally.counted / max(tally.scored, 1), -psnr
+    return -tally.counted / max(tally.scored, 1), -sum(search.share for search in tally.searches), -psnr
 
 
 def blocks(run: Run, verdict: Verdict) -> list[Block]:

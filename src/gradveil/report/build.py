@@ -11,7 +11,9 @@ from gradveil.flags import FLAGS
 from gradveil.folder import private_files, write_whole
 from gradveil.provenance import sha256
 from gradveil.record import Record
+from gradveil.report.agreement import NAMED, Agreement, agreement
 from gradveil.report.blocks import Block, blocks, control_cells
+from gradveil.report.captured import captured_rows
 from gradveil.report.claim import examined
 from gradveil.report.exhibits import exhibits, leakage, prior_only
 from gradveil.report.figures import Axis, Strip, axis_of, strip
@@ -26,7 +28,7 @@ from gradveil.verdict.estimate import CellResult
 from gradveil.verdict.leak import MARGIN
 from gradveil.verdict.tally import Tally
 
-TOLD_ELSEWHERE = ("scenarios", "declared")
+TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "capture")
 
 
 def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
@@ -55,6 +57,8 @@ def render(run: Run, claim: float | None = None) -> str:
         "axis": axis,
         "strips": _strips(found, axis, verdict),
         "scores": {name for cell in cells for name in cell.metrics},
+        "agreements": _agreements(found, verdict),
+        "most_named": NAMED,
         "margin": MARGIN,
         "reasons": _reasons(verdict),
         "claim": None if claim is None else examined(verdict, claim),
@@ -64,6 +68,7 @@ def render(run: Run, claim: float | None = None) -> str:
         "flags": list(_flags(verdict, cells)),
         "flag_titles": {name: flag.title for name, flag in FLAGS.items()},
         "not_tested": not_tested(run, verdict),
+        "captured": list(captured_rows(run)),
     }
     return filled(
         "report.html.j2", content | _pictures(run, found, verdict) | _assumed(run, verdict) | _origin(run, cells)
@@ -85,6 +90,13 @@ def _strips(found: Sequence[Block], axis: Axis | None, verdict: Verdict) -> Mapp
         return {}
     scenes = [scene for block in found for scene in block.scenes]
     return {scene.name: [strip(cell, axis, verdict.baselines) for cell in scene.cells] for scene in scenes}
+
+
+def _agreements(found: Sequence[Block], verdict: Verdict) -> dict[str, Agreement]:
+    """By scenario, where there is more than one metric."""
+    scenes = [scene for block in found for scene in block.scenes]
+    compared = {scene.name: agreement(scene.cells, verdict.baselines) for scene in scenes}
+    return {name: one for name, one in compared.items() if one is not None}
 
 
 def _pictures(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from gradveil.record import Record
 from gradveil.report.figures import looks_same, png_uri
 from gradveil.results import Run
 from gradveil.verdict.estimate import CellResult
+from gradveil.verdict.identify import SEARCHES
 from gradveil.verdict.leak import Baselines, Place, place
 
 SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are in the plot and in the journal
@@ -16,7 +17,8 @@ SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are i
 
 @dataclass(frozen=True, kw_only=True)
 class Exhibit:
-    """One picture; `fed` is empty where it looks like the original, `without` where there is no such control."""
+    """One picture; `original` is empty where nobody has it, `fed` where it looks the same, `without` where there is no
+    such control."""
 
     record: Record
     original: str
@@ -26,7 +28,7 @@ class Exhibit:
 
     @property
     def pictures(self) -> int:
-        return 2 + bool(self.fed) + bool(self.without)
+        return 1 + bool(self.original) + bool(self.fed) + bool(self.without)
 
 
 def leakage(record: Record) -> float:
@@ -34,7 +36,9 @@ def leakage(record: Record) -> float:
     scores = record.scores
     if "psnr" in scores:
         return scores["psnr"]
-    return scores["ssim"] if "ssim" in scores else -scores.get("lpips", float("inf"))
+    if "ssim" in scores or "match" not in scores:
+        return scores["ssim"] if "ssim" in scores else -scores.get("lpips", float("inf"))
+    return scores["match"]
 
 
 def prior_only(run: Run) -> dict[Place, Record]:
@@ -43,10 +47,11 @@ def prior_only(run: Run) -> dict[Place, Record]:
 
 
 def exhibits(run: Run, cell: CellResult, without: Mapping[Place, Record], baselines: Baselines) -> list[Exhibit]:
-    """The most leaked pictures of a cell: leaked before identified before the rest."""
+    """The most leaked pictures of a cell: by how surely the original is found in a gallery, then by closeness."""
 
-    def shown_first(record: Record) -> tuple[bool, bool, float]:
-        return baselines.is_leaked(record), baselines.is_identified(record), leakage(record)
+    def shown_first(record: Record) -> tuple[bool, bool, int, float]:
+        searches = sum(baselines.is_found(record, name) for name in SEARCHES)
+        return baselines.is_leaked(record), baselines.is_identified(record), searches, leakage(record)
 
     scored = sorted((r for r in cell.records if r.status == "ok"), key=shown_first, reverse=True)
     found = [_exhibit(run, record, without.get(place(record))) for record in scored[:SHOWN]]
@@ -58,10 +63,12 @@ def _exhibit(run: Run, record: Record, control: Record | None) -> Exhibit | None
     if pictures is None:
         return None
     unseen = run.pictures(control) if control else None
+    original, fed = pictures.original, pictures.fed
+    same = original is None or fed is None or looks_same(original, fed)
     return Exhibit(
         record=record,
-        original=png_uri(pictures.original),
-        fed="" if looks_same(pictures.original, pictures.fed) else png_uri(pictures.fed),
+        original="" if original is None else png_uri(original),
+        fed="" if same or fed is None else png_uri(fed),
         reconstructed=png_uri(pictures.reconstructed),
         without=png_uri(unseen.reconstructed) if unseen else "",
     )

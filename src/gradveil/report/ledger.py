@@ -115,6 +115,8 @@ def _worded(scenario: Mapping[str, Any], key: str, words: Mapping[str, str]) -> 
 def _weights(scenario: Mapping[str, Any]) -> str | None:
     if "weights" not in scenario:
         return None
+    if scenario.get("capture"):
+        return "as they were sent, known to the attacker"
     where = f"trained: {scenario['weights']}" if scenario["weights"] else "untrained: random initial weights"
     return f"{where}, known to the attacker"
 

@@ -34,7 +34,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.filters |= {"code": code, "number": number, "percent": percent, "interval": interval}
+    environment.filters |= {"code": code, "number": number, "percent": percent, "interval": interval, "size": size}
     return environment
 
 
@@ -70,6 +70,18 @@ def percent(share: float, up: bool = False) -> str:
         value = math.ceil(value * 10**digits - 1e-9) / 10**digits
     least = 10**-digits
     return f"{min(max(value, least), 100 if up else 100 - least):.{digits}f} %"
+
+
+def size(count: int) -> str:
+    """Bytes for people.
+
+    >>> size(812), size(57_294), size(11_200_000)
+    ('812 B', '57.3 kB', '11.2 MB')
+    """
+    for unit, many in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= many:
+            return f"{count / many:.1f} {unit}"
+    return f"{count} B"
 
 
 def interval(hits: int, of: int) -> str:

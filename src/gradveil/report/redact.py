@@ -26,7 +26,7 @@ OWN_WORDS = {"role", "regime", "batchnorm", "loss", "labels", "attacker", "budge
 SETTINGS = ("seed", "budget", "metrics", "convergence", "scenario", "also", "defense", "attack")
 VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
-NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared")
+NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights")
 KEPT = (*VERSIONS, *HASHES, *NUMBERS, "started", "finished")
 
 
@@ -53,9 +53,15 @@ def redacted(run: Run) -> Run:
         name=NAME,
         records=tuple(_record(record, clients, scenes) for record in run.records),
         config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
-        provenance=stays | command | {"scenarios": about},
+        provenance=stays | command | {"scenarios": about, "update_bytes": _bytes(run, scenes)},
         redacted=True,
     )
+
+
+def _bytes(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
+    sizes = run.provenance.get("update_bytes")
+    found = sizes.items() if isinstance(sizes, Mapping) else ()
+    return {scenes[name]: of_defense for name, of_defense in found if name in scenes}
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:

@@ -107,8 +107,10 @@ def _pictures(run: Run, verdict: Verdict) -> Iterator[str]:
     records = [record for finding in verdict.findings for record in finding.tally.records]
     pictures = {(r.client, r.example) for r in records}
     yield f"Other pictures than the {len(pictures)} audited; rare or unusual ones can leak more than these."
-    if not any("lpips" in r.scores for r in records):
+    if not any({"lpips", "lpips-vgg"} & r.scores.keys() for r in records):
         yield "Perceptual similarity (LPIPS). PSNR and SSIM can miss what a person would recognize."
     if not any("retrieval" in r.scores for r in records):
         yield "Identification in a gallery."
+    elif not any("retrieval-features" in r.scores for r in records):
+        yield "Identification by what a network or a person sees; here by squared error alone."
     yield f"Random seeds other than {run.config.get('seed', 'the one used')}."

@@ -11,6 +11,7 @@ from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.checks import Convergence, by_picture, negative
 from gradveil.verdict.estimate import scores_of
+from gradveil.verdict.identify import FIRST
 from gradveil.verdict.leak import NEGATIVE, Baselines
 from gradveil.verdict.tally import Tally
 
@@ -27,16 +28,25 @@ def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], ba
         "single-batch-size": not _varied(run, "batch_size"),
         "single-local-steps": not _varied(run, "local_steps"),
         "no-ablation": not (_varied(run, "labels") and _varied(run, "batchnorm")),
+        "unknown-weights": _unknown_weights(run),
         "small-gallery": run.gallery is None or run.gallery < LARGE_GALLERY,
         "few-pictures": any(t.scored < ENOUGH for t in tallies),
         "convergence-not-checked": not longer,
         "not-converged": any(not one.converged for one in longer),
         "adaptive-weaker": any(map(_adaptive_is_weaker, tallies)),
         "not-monotone": any(_more_leaks_more(run, tallies)),
-        "undefended-holds": any(t.undefended and not (t.leaked or t.beats_chance) for t in tallies),
-        "control-identified": any((c := negative(run, kind)) is not None and not c.passed for kind in NEGATIVE),
+        "undefended-holds": any(t.undefended and t.has_truth and not (t.leaked or t.beats_chance) for t in tallies),
+        "control-identified": any((c := negative(run, kind)) is not None and not c.passed for kind in NEGATIVE)
+        or any(not search.believed for tally in tallies for search in tally.searches if search.metric != FIRST),
     }
     return tuple(sorted(name for name, is_raised in raised.items() if is_raised))
+
+
+def _unknown_weights(run: Run) -> bool:
+    """Whether a metric was computed with other weights than everybody uses."""
+    sources = run.provenance.get("metric_weights")
+    found = sources.values() if isinstance(sources, Mapping) else ()
+    return any(isinstance(source, Mapping) and not source.get("known") for source in found)
 
 
 def _varied(run: Run, key: str) -> bool:

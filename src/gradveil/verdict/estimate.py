@@ -13,13 +13,17 @@ from gradveil.interval import Interval, mean_interval, rate_interval
 from gradveil.record import Record
 from gradveil.verdict.leak import Baselines
 
-RATES = ("retrieval", "retrieval_fed")
-LESS_IS_LEAKIER = ("lpips", "lpips_fed")
+RATES = "retrieval"  # as names of metrics begin that are 0 or 1
+LESS_IS_LEAKIER = ("lpips", "lpips_fed", "lpips-vgg", "lpips-vgg_fed")
 
 
 def leaks_upward(metric: str) -> bool:
     """Whether a higher value shows more of the picture."""
     return metric not in LESS_IS_LEAKIER
+
+
+def _is_rate(metric: str) -> bool:
+    return metric.startswith(RATES)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +45,7 @@ def estimate(metric: str, values: Sequence[float]) -> Estimate | None:
         return None
     upward, numbers = leaks_upward(metric), np.asarray(values, dtype=np.float64)
     between: Interval | None
-    between = rate_interval(int((numbers > 0).sum()), len(values)) if metric in RATES else mean_interval(values)
+    between = rate_interval(int((numbers > 0).sum()), len(values)) if _is_rate(metric) else mean_interval(values)
     return Estimate(
         worst=float(numbers.max() if upward else numbers.min()),
         most=float(np.quantile(numbers, 0.95 if upward else 0.05)),
@@ -98,6 +102,11 @@ class CellResult:
 
     @property
     def scored(self) -> int:
+        return sum(record.status == "ok" and record.has_truth for record in self.records)
+
+    @property
+    def shown(self) -> int:
+        """Reconstructions, scored or not."""
         return self.attempted - self.failed
 
     @cached_property

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gradveil.interval import supports
+from gradveil.record import NOT_REPLAYED
 from gradveil.results import Run
 from gradveil.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
 from gradveil.verdict.doubts import doubts
@@ -17,6 +18,12 @@ from gradveil.verdict.tally import Tally, tallies
 from gradveil.verdict.under import under
 
 Word = Literal["leaks", "no leak found", "inconclusive", "not evaluated"]
+UNSCORED = (
+    "The originals are not at hand, so nothing was scored.",
+    "Look at the reconstructions: whatever can be recognized, and is not in the picture made without the update, "
+    "came from the client.",
+    "A high match of the updates is no proof, and a low one no protection; with --data the audit can score.",
+)
 WORST_FIRST: tuple[Word, ...] = ("leaks", "inconclusive", "not evaluated", "no leak found")
 
 
@@ -85,6 +92,8 @@ def _finding(tally: Tally, control: Check | None, missing: int) -> Finding:
     """A leak is a leak, whatever else went wrong; that none was found means something only if nothing did."""
     if found := tuple(_leaks(tally)):
         return Finding(tally, "leaks", found)
+    if tally.records and not any(record.has_truth for record in tally.records):
+        return Finding(tally, "not evaluated", UNSCORED)
     if not tally.undefended and not tally.has_adaptive:
         return Finding(tally, "not evaluated", ("No attacker who knows this defense was tried.",))
     if open_questions := tuple(_open(tally, control, missing)):
@@ -98,6 +107,7 @@ def _leaks(tally: Tally) -> Iterator[str]:
         yield f"{tally.leaked} of {tally.scored} pictures leaked: identified, {MARGIN:g} dB closer than any control."
     if tally.beats_chance:
         yield f"{tally.identified} of {tally.scored} pictures were identified; chance explains {tally.chance:.1%}."
+    yield from (search.said for search in tally.found_otherwise)
 
 
 def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
@@ -105,6 +115,8 @@ def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
         yield "There is no positive control in this run: nobody knows whether these attacks work here at all."
     elif not control.passed:
         yield f"The positive control failed: {control.said}."
+    if wrong := len({record.client for record in tally.records if NOT_REPLAYED in record.flags}):
+        yield f"The given pictures do not reproduce the updates of {wrong} clients: scores may be of the wrong ones."
     if tally.failed > MOST_FAILED * tally.attempted:
         yield f"{tally.failed} of {tally.attempted} trials failed; what they would have shown is not known."
     if tally.scored < tally.pictures:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gradveil.record import Record
 
 MARGIN = 3.0  # dB
 NEGATIVE = ("prior", "random", "another")
+WIDER = {"retrieval-top5": "retrieval", "retrieval-features-top5": "retrieval-features"}  # search -> inside it
 Place = tuple[str, str, str, int]  # scenario, attack, client, example
 
 
@@ -28,17 +29,21 @@ class Baselines:
 
     psnr: dict[Place, float]
     identified: frozenset[Place]
+    otherwise: frozenset[tuple[str, Place]] = field(default=frozenset())  # by another search than top-1 on pixels
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Baselines:
         best: dict[Place, float] = defaultdict(lambda: float("-inf"))
         known: set[Place] = set()
+        otherwise: set[tuple[str, Place]] = set()
         for record in records:
             if record.control in NEGATIVE and record.status == "ok":
                 here = place(record)
                 best[here] = max(best[here], record.scores.get("psnr", float("-inf")))
                 known |= {here} if record.scores.get("retrieval", 0) > 0 else set()
-        return cls(dict(best), frozenset(known))
+                hits = [name for name, value in record.scores.items() if name.startswith("retrieval-") and value > 0]
+                otherwise |= {(name, here) for name in hits}
+        return cls(dict(best), frozenset(known), frozenset(otherwise))
 
     def floor(self, record: Record) -> float:
         """The best PSNR that needs no update. A control is not its own baseline."""
@@ -49,6 +54,14 @@ class Baselines:
         """In the gallery, by the update and not by what was believed before."""
         hit = record.scores.get("retrieval", 0) > 0
         return hit and (bool(record.control) or place(record) not in self.identified)
+
+    def is_found(self, record: Record, search: str) -> bool:
+        """As `is_identified`, by any search. The nearest is among the five nearest, whatever was believed before."""
+        if search == "retrieval":
+            return self.is_identified(record)
+        new = bool(record.control) or (search, place(record)) not in self.otherwise
+        hit = record.scores.get(search, 0) > 0 and new
+        return hit or (search in WIDER and self.is_found(record, WIDER[search]))
 
     def is_leaked(self, record: Record) -> bool:
         """Without a gallery the squared error alone decides."""

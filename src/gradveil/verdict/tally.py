@@ -11,6 +11,7 @@ from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.checks import by_picture
 from gradveil.verdict.estimate import Estimate, estimate, worst_per_picture
+from gradveil.verdict.identify import FIRST, Search, searches, spoiled
 from gradveil.verdict.leak import Baselines
 
 
@@ -29,11 +30,18 @@ class Tally:
     leaked: int
     identified: int | None  # None: not measured
     chance: float | None  # that a picture is identified by at least one of the attacks though none saw anything
+    as_sent: bool = False  # what real clients sent, of whom none told a defense
+    searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
+    bytes: int | None = None  # of one client's update
 
     @property
     def attempted(self) -> int:
         """Trials."""
         return len(self.records)
+
+    @property
+    def has_truth(self) -> bool:
+        return any(record.has_truth for record in self.records)
 
     @cached_property
     def failed(self) -> int:
@@ -58,6 +66,13 @@ class Tally:
         """Whether more pictures are identified than guessing explains, with 95 % confidence."""
         return self.chance is not None and at_least(self.identified or 0, self.scored) > self.chance
 
+    @property
+    def found_otherwise(self) -> tuple[Search, ...]:
+        """Other searches than top-1 on pixels that find more than guessing does."""
+        return tuple(
+            search for search in self.searches if search.metric != FIRST and search.beats_chance and search.believed
+        )
+
     @cached_property
     def worst(self) -> dict[str, Estimate]:
         """By metric; for each picture the attack that saw most of it."""
@@ -74,10 +89,11 @@ def tallies(run: Run, baselines: Baselines) -> list[Tally]:
     return sorted(_tallies(run, baselines), key=_worst_first)
 
 
-def _worst_first(tally: Tally) -> tuple[bool, str, bool, float, float, str]:
-    share = tally.counted / max(tally.scored, 1)
+def _worst_first(tally: Tally) -> tuple[bool, str, bool, float, float, float, str]:
+    """By re-identification, then by squared error."""
+    share, found = tally.counted / max(tally.scored, 1), sum(search.share for search in tally.searches)
     psnr = tally.worst["psnr"].worst if "psnr" in tally.worst else float("-inf")
-    return tally.role == "variation", tally.scenario, not tally.undefended, -share, -psnr, tally.defense
+    return tally.role == "variation", tally.scenario, not tally.undefended, -share, -found, -psnr, tally.defense
 
 
 def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
@@ -86,12 +102,16 @@ def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
     for record in run.records:
         if not record.control and run.scenarios.get(record.scenario, {}).get("role") != "control":
             groups.setdefault((record.scenario, record.defense), []).append(record)
+    doubtful = spoiled(run)
     for (scenario, defense), records in groups.items():
-        yield _tally(run, scenario, defense, records, baselines)
+        yield _tally(run, scenario, defense, records, baselines, doubtful)
 
 
-def _tally(run: Run, scenario: str, defense: str, records: list[Record], baselines: Baselines) -> Tally:
-    about, pictures = run.scenarios.get(scenario, {}), by_picture(records).values()
+def _tally(
+    run: Run, scenario: str, defense: str, records: list[Record], baselines: Baselines, doubtful: frozenset[str]
+) -> Tally:
+    about, by_place = run.scenarios.get(scenario, {}), by_picture(records)
+    pictures = by_place.values()
     measured = any("retrieval" in r.scores for r in records)
     tries = len({(r.attack, r.attacker) for r in records})
     return Tally(
@@ -100,10 +120,13 @@ def _tally(run: Run, scenario: str, defense: str, records: list[Record], baselin
         regime=str(about.get("regime", "not stated")),
         defense=defense,
         undefended=run.undefended(defense),
+        as_sent=run.undefended(defense) and bool(run.captured),
         records=records,
         pictures=len(pictures),
-        scored=sum(any(r.status == "ok" for r in of_one) for of_one in pictures),
+        scored=sum(any(r.status == "ok" and r.has_truth for r in of_one) for of_one in pictures),
         leaked=sum(any(map(baselines.is_leaked, of_one)) for of_one in pictures),
         identified=sum(any(map(baselines.is_identified, of_one)) for of_one in pictures) if measured else None,
         chance=1 - (1 - 1 / run.gallery) ** tries if measured and run.gallery else None,
+        searches=searches(by_place, baselines, run.gallery, tries, doubtful),
+        bytes=run.update_bytes(scenario, defense),
     )

@@ -34,7 +34,7 @@ def as_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str,
         "verdict": verdict.word,
         "under": verdict.under,
         "findings": [_finding(finding, claim) for finding in verdict.findings],
-        "cells": [_cell(cell) for cell in verdict.cells if not cell.control],
+        "cells": [_cell(cell, run) for cell in verdict.cells if not cell.control],
         "controls": {name: check.as_json() if check else None for name, check in controls.items()},
         "convergence": [one.as_json() for one in verdict.convergence],
         "missing": verdict.missing,
@@ -59,12 +59,14 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "at_most": tally.at_most,
         "attempted": tally.attempted,
         "failed": tally.failed,
+        "searches": {search.metric: search.as_json() for search in tally.searches},
+        "update_bytes": tally.bytes,
         "metrics": {name: _estimate(value) for name, value in tally.worst.items()},
     }
     return told if claim is None else told | {"claim": {"at_most": claim, "supported": finding.supports(claim)}}
 
 
-def _cell(cell: CellResult) -> dict[str, Any]:
+def _cell(cell: CellResult, run: Run) -> dict[str, Any]:
     return {
         "scenario": cell.scenario,
         "defense": cell.defense,
@@ -74,6 +76,7 @@ def _cell(cell: CellResult) -> dict[str, Any]:
         "failed": cell.failed,
         "leaked": cell.leaked,
         "identified": cell.identified,
+        "update_bytes": run.update_bytes(cell.scenario, cell.defense),
         "metrics": {name: _estimate(value) for name, value in cell.metrics.items()},
         "flags": dict(sorted(cell.flags.items())),
     }

@@ -1,0 +1,100 @@
+"""Where metrics disagree about the same pictures: how they rank them, and which one says leaked where another does not.
+
+A decibel is not what a person sees. A picture that is close and not found, or found and not close, is where a reader
+should look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradveil.record import Record
+from gradveil.verdict.estimate import CellResult, leaks_upward
+from gradveil.verdict.leak import MARGIN, Baselines
+
+LEAST = 4  # trials that a rank correlation is worth the name of
+NAMED = 6  # pictures of each kind
+TITLES = {
+    "ssim": "SSIM",
+    "ms-ssim": "MS-SSIM",
+    "fsim": "FSIM",
+    "lpips": "LPIPS",
+    "lpips-vgg": "LPIPS (VGG)",
+    "jaccard": "Jaccard of tags",
+    "retrieval": "nearest in the gallery",
+    "retrieval-top5": "among the five nearest",
+    "retrieval-features": "nearest by features",
+    "retrieval-features-top5": "among five by features",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Correlation:
+    """Of one metric's ranks with those of PSNR: 1, the same order of pictures; 0, none; -1, the opposite."""
+
+    title: str
+    value: float
+    trials: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Agreement:
+    """One scenario. Lists are worst first and may be longer than what is named."""
+
+    correlations: Sequence[Correlation]
+    close: Sequence[Record]  # near in squared error, and not found in the gallery
+    far: Sequence[Record]  # found in the gallery, and no nearer than what needs no update
+    scored: int
+
+    @property
+    def disagree(self) -> int:
+        return len(self.close) + len(self.far)
+
+
+def agreement(cells: Iterable[CellResult], baselines: Baselines) -> Agreement | None:
+    """Over all trials that have a PSNR; None where there is nothing to compare it with."""
+    records = [r for cell in cells for r in cell.records if r.status == "ok" and "psnr" in r.scores]
+    correlations = [found for name in TITLES if (found := _correlation(name, records)) is not None]
+    searched = [r for r in records if "retrieval" in r.scores]
+    if not correlations and not searched:
+        return None
+    by_psnr = sorted(searched, key=lambda r: -r.scores["psnr"])
+    return Agreement(
+        correlations=correlations,
+        close=[r for r in by_psnr if _is_close(r, baselines) and not r.scores["retrieval"] > 0],
+        far=[r for r in reversed(by_psnr) if baselines.is_identified(r) and not _is_close(r, baselines)],
+        scored=len(searched),
+    )
+
+
+def _is_close(record: Record, baselines: Baselines) -> bool:
+    """As a leaked picture must be."""
+    return record.scores["psnr"] >= baselines.floor(record) + MARGIN
+
+
+def _correlation(name: str, records: Sequence[Record]) -> Correlation | None:
+    both = [(r.scores["psnr"], r.scores[name]) for r in records if name in r.scores]
+    if len(both) < LEAST:
+        return None
+    value = rank_correlation(*zip(*both, strict=True))
+    signed = None if value is None else value if leaks_upward(name) else -value
+    return None if signed is None else Correlation(title=TITLES[name], value=signed, trials=len(both))
+
+
+def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:
+    """Spearman's, ties at their mean rank; None where one of the two is constant.
+
+    >>> rank_correlation([1.0, 2.0, 3.0], [10.0, 20.0, 90.0])
+    1.0
+    """
+    first, second = (_ranks(np.asarray(values, dtype=np.float64)) for values in (x, y))
+    spread = first.std() * second.std()
+    return float(round(((first * second).mean() - first.mean() * second.mean()) / spread, 12)) if spread > 0 else None
+
+
+def _ranks(values: np.ndarray) -> np.ndarray:
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[place]

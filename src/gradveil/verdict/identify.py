@@ -1,0 +1,109 @@
+"""Re-identification: how often the original was found in the gallery, and how often guessing finds it.
+
+Top-1 on pixels decides with the leaks, as ever. The other searches are looked at together: each must beat chance at a
+level that leaves all of them 5 % to be wrong, and counts for nothing where the negative controls beat chance as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from gradveil.interval import Interval, at_least, rate_interval
+from gradveil.record import Record
+from gradveil.results import Run
+from gradveil.verdict.leak import NEGATIVE, Baselines
+
+FIRST = "retrieval"
+SEARCHES = {  # metric -> among how many
+    FIRST: 1,
+    "retrieval-top5": 5,
+    "retrieval-features": 1,
+    "retrieval-features-top5": 5,
+}
+ERROR = 0.05
+SAID = {1: "is the nearest", 5: "is among the five nearest"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """One way to look for the original, over all pictures of a defense; attacks share their hits."""
+
+    metric: str
+    hits: int
+    of: int
+    chance: float | None  # that a picture is found by at least one of the attacks though none saw anything
+    level: float  # of the test against chance
+    believed: bool = True  # false: attacks that have not seen the update find more than chance explains, too
+
+    @property
+    def top(self) -> int:
+        return SEARCHES[self.metric]
+
+    @property
+    def on(self) -> str:
+        return "features" if "features" in self.metric else "pixels"
+
+    @property
+    def share(self) -> float:
+        return self.hits / self.of if self.of else 0.0
+
+    @property
+    def interval(self) -> Interval:
+        return rate_interval(self.hits, self.of)
+
+    @property
+    def beats_chance(self) -> bool:
+        return self.chance is not None and at_least(self.hits, self.of, self.level) > self.chance
+
+    @property
+    def said(self) -> str:
+        """A sentence for a reader who knows nothing of metrics."""
+        where = "" if self.on == "pixels" else " by what a network sees"
+        chance = "unknown" if self.chance is None else f"{self.chance:.1%}"
+        return f"Of {self.hits} of {self.of} pictures the original {SAID[self.top]}{where}; chance explains {chance}."
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"hits": self.hits, "of": self.of, "low": self.interval.low, "high": self.interval.high}
+        return told | {"chance": self.chance, "beats_chance": self.beats_chance, "believed": self.believed}
+
+
+def spoiled(run: Run) -> frozenset[str]:
+    """Searches whose negative controls beat chance: a prior or known labels find the picture, and not its update."""
+    controls = [r for r in run.records if r.control in NEGATIVE and r.status == "ok"]
+    return frozenset(name for name in SEARCHES if run.gallery and _beats(name, controls, run.gallery))
+
+
+def _beats(metric: str, records: Sequence[Record], gallery: int) -> bool:
+    values = [r.scores[metric] for r in records if metric in r.scores]
+    return at_least(sum(value > 0 for value in values), len(values)) > min(1.0, SEARCHES[metric] / gallery)
+
+
+def searches(
+    pictures: Mapping[Any, Sequence[Record]],
+    baselines: Baselines,
+    gallery: int | None,
+    tries: int,
+    doubtful: frozenset[str] = frozenset(),
+) -> tuple[Search, ...]:
+    """Those that were measured, in the order of `SEARCHES`. A picture that fails in every trial is not counted."""
+    scored = [[r for r in of_one if r.status == "ok"] for of_one in pictures.values()]
+    scored = [of_one for of_one in scored if of_one]
+    measured = [name for name in SEARCHES if any(name in r.scores for of_one in scored for r in of_one)]
+    others = max(1, sum(name != FIRST for name in measured))
+    found = [_search(name, scored, baselines, gallery, tries, others) for name in measured]
+    return tuple(replace(search, believed=search.metric not in doubtful) for search in found)
+
+
+def _search(
+    metric: str, pictures: list[list[Record]], baselines: Baselines, gallery: int | None, tries: int, others: int
+) -> Search:
+    alone = min(1.0, SEARCHES[metric] / gallery) if gallery else None
+    return Search(
+        metric=metric,
+        hits=sum(any(baselines.is_found(r, metric) for r in of_one) for of_one in pictures),
+        of=len(pictures),
+        chance=None if alone is None else 1 - (1 - alone) ** tries,
+        level=1 - ERROR / (1 if metric == FIRST else others),
+    )
