@@ -16,7 +16,7 @@ from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
-from gradveil.audit import plan, roles, run
+from gradveil.audit import run
 from gradveil.cli import main
 from gradveil.compute import Compute
 from gradveil.controls import blinded
@@ -25,6 +25,7 @@ from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
 from gradveil.results import read_run
 from gradveil.scenario import LocalTraining, ThreatModel
+from gradveil.schedule import plan, roles
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 from gradveil.types import Batch

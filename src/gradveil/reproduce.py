@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gradveil.audit import Audit, judge_of, origin_of, shards
+from gradveil.audit import Audit, judge_of, origin_of
 from gradveil.compute import Compute
 from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
@@ -25,6 +25,7 @@ from gradveil.provenance import HASHES
 from gradveil.record import Record
 from gradveil.results import KINDS, Run, read_run
 from gradveil.runner import attack
+from gradveil.schedule import shards
 from gradveil.threads import threads
 from gradveil.trial import Trial
 

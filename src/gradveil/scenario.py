@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
@@ -93,3 +93,25 @@ class Scenario:
     @property
     def classes(self) -> int:
         return self.private.labels.shape[-1]
+
+
+def described(scenario: Scenario) -> dict[str, Any]:
+    """With the keys of a config file, as far as they can be known."""
+    clients, examples = scenario.private.images.shape[:2]
+    training = {name: value for name, value in asdict(scenario.training).items() if value is not None}
+    return {
+        "name": scenario.name,
+        "model": type(scenario.model).__name__,
+        "images": clients,
+        "batch_size": examples,
+        "local_steps": training.pop("steps"),
+        "local_rate": training.pop("rate"),
+        "local_batch_size": training.pop("batch_size", 0),
+        **training,
+        "labels": "known" if scenario.threat.knows_labels else "inferred",
+        "training": "known" if scenario.threat.knows_training else "estimated",
+        "rounds": scenario.threat.rounds,
+        "aggregate": scenario.aggregate,
+        "encodings": "seen" if scenario.threat.sees_encodings else "hidden",
+        "attacker": "malicious" if scenario.threat.may_plant else "curious",
+    }

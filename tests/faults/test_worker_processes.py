@@ -21,13 +21,14 @@ from toys import Noise, audit, pictures
 from gradveil import workers
 from gradveil.attacks import dlg, invertgrad
 from gradveil.attacks.base import Reconstruction
-from gradveil.audit import Audit, judge_of, run, shards
+from gradveil.audit import Audit, judge_of, run
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.runner import attack
 from gradveil.scenario import Scenario
+from gradveil.schedule import shards
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 

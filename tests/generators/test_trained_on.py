@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gradveil import audit
+from gradveil import audit, precheck
 from gradveil.attacks import ATTACKS
+from gradveil.compute import Compute
 from gradveil.errors import ConfigError
 from gradveil.generators.autoencoder import Autoencoder
 from gradveil.generators.provenance import check_not_trained_on, picture_hashes, record_of, thumbnails, trained_on
@@ -165,4 +166,4 @@ def test_both_networks_of_rog_are_held_against_the_victims(seen_by: str, tmp_pat
     attack = ATTACKS["rog"](space="autoencoder", finish="enhance", steps=1, **files)
     assert set(attack.networks()) == set(files.values())
     with pytest.raises(ConfigError, match=rf"{seen_by}\.safetensors: was trained on 2 of the 2 pictures"):
-        audit.check(toys.audit({"rog": attack}, clients=2))
+        precheck.check(toys.audit({"rog": attack}, clients=2), Compute())

@@ -1,0 +1,82 @@
+"""What would fail every trial of an attack, or every score, is bad input: better said before a run."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from gradveil.client import in_client_mode
+from gradveil.compute import Compute
+from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError
+from gradveil.generators.provenance import check_not_trained_on
+from gradveil.plan import UNDEFENDED
+from gradveil.runner import fanout_of
+from gradveil.scenario import Scenario
+
+if TYPE_CHECKING:
+    from gradveil.audit import Audit
+
+
+def check(audit: Audit, compute: Compute) -> None:
+    """The audit and the machine, before anything is computed or written."""
+    _check_parts(audit)
+    _check_compute(compute)
+    _check_attacks(audit)
+    for scenario in (audit.scenario, *audit.also):
+        _check_scenario(audit, scenario)
+    _check_metrics(audit)
+
+
+def networks(audit: Audit) -> list[str]:
+    """Files that attacks bring along, each once. Only here are they held against the truth; attacks never see it."""
+    return sorted({file for attack in audit.attacks.values() for file in attack.networks()})
+
+
+def _check_parts(audit: Audit) -> None:
+    for kind, parts in (("defense", audit.defenses), ("attack", audit.attacks), ("metrics", audit.metrics)):
+        if not parts:
+            raise ConfigError(f"{kind}: none is given, give at least one")
+    if type(audit.defenses.get(UNDEFENDED, Defense())) is not Defense:
+        raise ConfigError(f"defense.{UNDEFENDED}: is the label of the undefended model, choose another label")
+
+
+def _check_compute(compute: Compute) -> None:
+    if compute.workers and compute.device != "cpu":
+        raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
+    if compute.workers and torch.cuda.is_initialized():
+        raise ConfigError("--workers: this process has used a GPU and can no longer be forked, start another one")
+    if compute.ray:
+        fanout_of(compute).check(compute.device)
+    if compute.limit is not None and not compute.workers:
+        raise ConfigError("--limit: only a process of its own can be ended, use --workers 1 or more")
+
+
+def _check_attacks(audit: Audit) -> None:
+    for label, attack in audit.attacks.items():
+        if attack.plants and not audit.scenario.threat.may_plant:
+            raise ConfigError(
+                f"attack.{label}: changes the model, which a curious attacker cannot, use --attacker malicious"
+            )
+        if attack.needs_views and not any(defense.views() for defense in audit.defenses.values()):
+            raise ConfigError(f"attack.{label}: no defense here has a policy to know, add one (ats) or leave it out")
+        if attack.needs_mixture and not any(defense.mixes for defense in audit.defenses.values()):
+            raise ConfigError(f"attack.{label}: no defense here mixes pictures, add one (mixup) or leave it out")
+
+
+def _check_scenario(audit: Audit, scenario: Scenario) -> None:
+    model = in_client_mode(scenario.model, scenario.training)
+    for defense in audit.defenses.values():
+        defense.bind(scenario).check(model)
+    if not scenario.private.images.isfinite().all():
+        raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
+    for file in networks(audit) if scenario.has_truth else ():
+        check_not_trained_on(file, scenario.private.images)
+
+
+def _check_metrics(audit: Audit) -> None:
+    images, labels = (x[:1, :1].float().cpu() for x in audit.scenario.private)
+    for metric in audit.metrics:
+        tried = images if metric.about == "pictures" else labels
+        metric.score(tried, tried)
