@@ -87,7 +87,7 @@ def caught_up(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> int |
 
 def arguments() -> argparse.Namespace:
     made = parser(__doc__)
-    made.add_argument("--models", nargs="+", default=["lenet"])
+    made.add_argument("--models", nargs="+", default=["lenet5"])
     made.add_argument("--long", type=int, default=0, help="steps of a long run of Inverting Gradients; 0: none")
     made.add_argument("--autoencoder", default="", help="file of gradveil train-generator autoencoder")
     return made.parse_args()

@@ -168,7 +168,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--steps", type=int, default=100)
     made.add_argument("--local-steps", type=int, default=LOCAL_STEPS)
     made.add_argument("--size", type=int, default=128)
-    made.add_argument("--model", default="lenet", help="lenet, lenet5, vgg7 or resnet18-plain")
+    made.add_argument("--model", default="lenet5", help="lenet5, vgg7 or resnet18-plain; lenet is LeNetZhu")
     made.add_argument("--enhancer", default="", help="file of gradveil train-generator enhancer")
     made.add_argument("--out", type=Path, help="JSON lines are added to it")
     return made

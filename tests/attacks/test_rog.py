@@ -121,6 +121,27 @@ def test_an_enhancer_is_given_pictures_and_gives_pictures(monkeypatch: pytest.Mo
     assert files_of(Sequence((equalize, Enhance("file")))) == ("file",)
 
 
+# the network
+
+
+def test_lenet5_starts_with_the_weights_that_torch_draws() -> None:
+    """As in ROG's code: uniform up to one over the root of the fan-in, biases of the convolutions too."""
+    for name, parameter in MODELS["lenet5"](classes=100, shape=(3, 16, 16)).named_parameters():
+        inputs = {"stage1": 3 * 25, "stage2": 32 * 25, "hidden": 64 * 16, "fc": 512}[name.split(".")[0]]
+        assert 0.8 * inputs**-0.5 < float(parameter.detach().abs().max()) <= inputs**-0.5
+
+
+def test_large_pictures_make_lenetzhu_sure_of_one_class_and_lenet5_of_none() -> None:
+    """Why the studies take LeNet-5: the logits of LeNetZhu grow with the picture until the softmax says one thing."""
+    surest = {}
+    for name, size in {"lenet": 128, "lenet5": 64}.items():  # LeNet-5 of 128 pixels has 34 million weights to draw
+        model = MODELS[name](classes=100, shape=(3, size, size)).eval()
+        with torch.no_grad():
+            surest[name] = float(model(drawn(4, 3, size, size).float()).softmax(-1).amax(-1).mean())
+    assert surest["lenet"] > 0.5
+    assert surest["lenet5"] < 0.02
+
+
 # the attack
 
 
