@@ -40,6 +40,40 @@ def test_autoattack_of_a_malicious_server_plants_first() -> None:
     assert config.sequence
 
 
+OASIS = {"none": {}, "mixed": {"name": "oasis", "transforms": "major+hflip"}}
+
+
+@pytest.mark.parametrize("budget", ["quick", "standard", "thorough"])
+def test_where_a_defense_feeds_copies_autoattack_takes_mixtures_apart(budget: str) -> None:
+    copied = {**tables({"autoattack": {}}, batch_size=16), "defense": OASIS, "budget": budget}
+    config = from_tables(copied)
+    assert list(config.attack) == ["rtf", "rtf-fourier", "rtf-random", "cah", "unmix", *PASSIVE]
+    unmix = config.attack["unmix"].options
+    assert (unmix["inner"], unmix["functional"], unmix["neurons"]) == ("rtf", "mean", 16 * 16 * 5)
+    assert "steps" not in unmix
+    assert config.attack["cah"].options["examples"] == 16
+    stacked = {"both": {"name": "stack", "of": [{"name": "oasis-hf"}, {"name": "gaussian"}]}}
+    assert "unmix" in from_tables({**copied, "defense": stacked}).attack
+    curious = {**copied, "scenario": {**copied["scenario"], "attacker": "curious"}}
+    assert list(from_tables(curious).attack) == PASSIVE
+
+
+def test_a_stage_of_that_name_that_was_chosen_is_left_alone() -> None:
+    config = from_tables({**tables({"autoattack": {}, "unmix": {"tv": 1e-4}}), "defense": OASIS})
+    assert (config.attack["unmix"].options["tv"], config.attack["autoattack.unmix"].options["tv"]) == (1e-4, 1e-5)
+
+
+def test_what_rtf_reads_as_a_mixture_unmix_takes_apart_in_the_same_audit(tmp_path: Path) -> None:
+    few = {"images": 2, "batch_size": 2}
+    stages = from_tables({**tables({"autoattack": {}}, **few), "defense": OASIS}).attack
+    chosen = {name: dict(stages[name].options) for name in ("rtf", "unmix")}
+    run(build(from_tables({**tables(chosen, **few), "defense": OASIS, "sequence": True})), tmp_path)
+    assert conclude(tmp_path).word == "leaks"
+    knowing = [r for r in read_run(tmp_path).records if (r.defense, r.attacker) == ("mixed", "adaptive")]
+    best = {name: max(r.scores["psnr"] for r in knowing if r.attack == name) for name in ("rtf", "unmix")}
+    assert best["rtf"] < 30 < 50 < best["unmix"]
+
+
 @pytest.mark.parametrize("attack", [{"rtf": {"neurons": 200}}, {"cah": {"neurons": 128, "examples": 4}}])
 def test_an_audit_from_end_to_end(attack: dict[str, Any], tmp_path: Path) -> None:
     run(build(from_tables(tables(attack))), tmp_path)

@@ -17,7 +17,7 @@ from gradveil.config.schema import Choice
 from gradveil.config.spec import label_of
 from gradveil.data.photos import photos
 from gradveil.defenses.base import Defense
-from gradveil.defenses.cells import Cells, turned
+from gradveil.defenses.cells import Cells, bucketed, range_of, turned, unbucketed
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack, stack
 from gradveil.defenses.topk import TopK
@@ -85,7 +85,8 @@ def test_qsgd_is_right_on_average(options: dict) -> None:
 def test_qsgd_goes_to_one_of_the_two_levels_beside_a_number(options: dict) -> None:
     defense = Qsgd(**options)
     for name, u in defense.update({"w": UPDATE["w"]}, rng()).items():
-        step = defense.steps_of(u) if defense.norm == "max" else UPDATE[name].norm() / defense.highest
+        parts = bucketed(UPDATE[name], defense.bucket)
+        step = unbucketed((range_of(parts, defense.norm) / defense.highest).expand_as(parts), u)
         assert ((u - UPDATE[name]).abs() <= step * (1 + 1e-9)).all()
         assert torch.allclose((u / step).round(), u / step, atol=1e-9)
 
@@ -110,13 +111,15 @@ def test_nothing_in_gives_nothing_out(defense: Defense) -> None:
         (Uniform, {"bits": 17}, "bits = 17"),
         (Uniform, {"kappa": 0.0}, "kappa = 0.0"),
         (Uniform, {"kappa": 1.5}, "kappa = 1.5"),
-        (Uniform, {"inside": 1.5}, "inside = 1.5"),
+        (Uniform, {"room": -0.5}, "room = -0.5"),
+        (Uniform, {"room": math.inf}, "room = inf"),
         (Qsgd, {"bits": 0}, "bits = 0"),
         (Qsgd, {"levels": 0}, "levels = 0"),
         (Qsgd, {"levels": 2**15}, "levels = 32768"),
         (Qsgd, {"levels": 4, "bits": 4}, "give one of them"),
         (Qsgd, {"bucket": -1}, "bucket = -1"),
-        (Qsgd, {"inside": -0.5}, "inside = -0.5"),
+        (Qsgd, {"room": -0.5}, "room = -0.5"),
+        (Qsgd, {"room": math.nan}, "room = nan"),
     ],
 )
 def test_out_of_range(kind: Any, options: dict, said: str) -> None:
@@ -132,25 +135,58 @@ EVERY = [
     Uniform(kappa=0.3),
     Uniform(norm="l2"),
     Uniform(norm="l2", kappa=0.1),
-    Qsgd(inside=0.5),
+    Qsgd(),
     Qsgd(levels=1),
-    Qsgd(norm="l2", inside=0.5),
+    Qsgd(norm="l2"),
     Qsgd(bucket=16),
 ]
 
 
-@pytest.mark.parametrize("defense", EVERY)
-def test_the_cells_hold_the_truth(defense: Defense) -> None:
-    for seed in range(3):
-        cells = defense.surrogate(defense.update(UPDATE, rng(seed)))
-        assert isinstance(cells, Cells)
-        for name, u in UPDATE.items():
-            slack = 1e-9 * u.abs().max()
-            assert (cells.low[name] - slack <= u).all()
-            assert (cells.high[name] + slack >= u).all()
+def laplacian(scale: float) -> Tensor:
+    """20,000 numbers of mean magnitude `scale` beside one that sets the range to 3: with 3 bits the step is 1."""
+    drawn = torch.distributions.Laplace(0.0, scale).icdf(torch.rand(20_000, generator=rng(), dtype=torch.float64))
+    return torch.cat([drawn.clamp(-3, 3), drawn.new_tensor([3.0])])
 
 
-@pytest.mark.parametrize("defense", [Uniform(inside=0.0), Qsgd(inside=0.0)])
+@pytest.mark.parametrize("scale", [0.1, 0.25, 0.5, 1.0, 4.0])
+@pytest.mark.parametrize("defense", [Uniform(room=1.0), Qsgd(room=1.0)])
+def test_the_room_is_what_a_number_is_expected_to_be_off(defense: Defense, scale: float) -> None:
+    """Of the numbers that were sent as zero, the most of all where it matters: their root mean square."""
+    true = laplacian(scale)
+    sent = defense.update({"w": true}, rng())
+    cells = defense.surrogate(sent)
+    assert isinstance(cells, Cells)
+    zero = sent["w"] == 0
+    room = cells.high["w"][zero]
+    assert room.max() == room.min()
+    assert room[0].item() == pytest.approx(true[zero].square().mean().sqrt().item(), rel=0.25)
+
+
+@pytest.mark.parametrize(("defense", "rounding"), [(Uniform(bits=8, room=1.0), 12), (Qsgd(bits=8, room=1.0), 6)])
+def test_among_many_levels_the_doubt_is_that_of_the_rounding(defense: Defense, rounding: float) -> None:
+    true = torch.rand(20_000, generator=rng(), dtype=torch.float64)
+    sent = defense.update({"w": true}, rng())
+    cells = defense.surrogate(sent)
+    assert isinstance(cells, Cells)
+    step = true.abs().max() / 127
+    assert torch.allclose(cells.high["w"] - sent["w"], step / rounding**0.5, rtol=1e-3)
+    assert (sent["w"] - true).square().mean().sqrt().item() == pytest.approx(step.item() / rounding**0.5, rel=0.02)
+
+
+def test_numbers_beyond_the_range_may_have_been_anywhere_beyond_it() -> None:
+    true = {"w": torch.tensor([4.0, -9.0, 0.1, 0.2], dtype=torch.float64)}
+    cells = Uniform(kappa=0.3).surrogate(Uniform(kappa=0.3).update(true, rng()))
+    assert isinstance(cells, Cells)
+    assert cells.high["w"].isinf().tolist() == [True, False, False, False]
+    assert cells.low["w"].isinf().tolist() == [False, True, False, False]
+
+
+@pytest.mark.parametrize("defense", [Uniform(room=0.0), Qsgd(room=0.0)])
+def test_without_room_knowing_changes_nothing(defense: Defense) -> None:
+    assert type(defense.surrogate(defense.update(UPDATE, rng()))) is Defense
+
+
+@pytest.mark.parametrize("defense", [Uniform(room=1e9), Qsgd(room=1e9)])
 def test_inside_the_cells_there_is_no_distance(defense: Defense) -> None:
     sent = defense.update(UPDATE, rng())
     moved = defense.surrogate(sent).update(UPDATE, rng())

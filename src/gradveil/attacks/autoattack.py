@@ -4,7 +4,8 @@ attack suits the model at hand.
 An audit runs its stages as attacks of their own, so that each has its controls and the worst of them counts picture by
 picture; pictures that leaked drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
 privacy, and a stage that has nothing to work on in a model is left out and named. Where the server may change the
-model, an audit runs the attacks of `PLANTED` first; `AutoAttack` itself plants nothing.
+model, an audit runs the attacks of `PLANTED` first, `unmix` among them if a defense feeds copies; `AutoAttack` itself
+plants nothing.
 """
 
 from __future__ import annotations
@@ -50,6 +51,7 @@ PLANTED: Mapping[str, tuple[str, Mapping[str, str | bool]]] = {
     "rtf-fourier": ("rtf", {"functional": "fourier:32", "sparse": True}),
     "rtf-random": ("rtf", {"functional": "random", "sparse": True}),
     "cah": ("cah", {}),
+    "unmix": ("unmix", {}),  # where a defense feeds copies: without them it is rtf once more
 }
 BINS_PER_PICTURE, FEWEST_BINS, MOST_BINS = 16, 256, 4096
 EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one received needs no further stage
@@ -64,11 +66,12 @@ def autoattack(*, steps: int | None = None) -> AutoAttack:
     return AutoAttack(stages={name: make(**(given if name != "linear" else {})) for name, make in STAGES.items()})
 
 
-def planted_stages(examples: int) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The attacks that plant, and their options for updates of so many pictures."""
-    neurons = min(max(BINS_PER_PICTURE * examples, FEWEST_BINS), MOST_BINS)
-    size: Mapping[str, dict[str, int]] = {"rtf": {}, "cah": {"examples": examples}}
-    return {stage: (name, {**options, "neurons": neurons, **size[name]}) for stage, (name, options) in PLANTED.items()}
+def planted_stages(examples: int, copies: int = 1) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The attacks that plant, and their options for updates of so many pictures, of which some defense feeds copies."""
+    neurons = min(max(BINS_PER_PICTURE * examples * copies, FEWEST_BINS), MOST_BINS)
+    size: Mapping[str, dict[str, int]] = {"rtf": {}, "cah": {"examples": examples}, "unmix": {}}
+    stages = {stage: method for stage, method in PLANTED.items() if stage != "unmix" or copies > 1}
+    return {stage: (name, {**options, "neurons": neurons, **size[name]}) for stage, (name, options) in stages.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

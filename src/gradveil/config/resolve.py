@@ -77,7 +77,7 @@ def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
             attacks[label] = choice
             continue
         checked = _checked(choice, ATTACKS, f"attack.{label}", where)
-        for stage, method in (_stages(config.scenario) | _decoders(config.defense)).items():
+        for stage, method in _stages(config.scenario, config.defense).items():
             options = {k: v for k, v in checked.options.items() if k in options_of(ATTACKS[method.name])}
             stage = stage if stage not in config.attack else f"{label}.{stage}"
             attacks[stage] = replace(method, options={**method.options, **options})
@@ -85,17 +85,14 @@ def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
     return replace(config, attack=attacks, sequence=config.sequence or whole)
 
 
-def _stages(scenario: ScenarioConfig) -> dict[str, Choice]:
-    """Those that plant first, where the server may, since they are cheap and see most."""
-    planted = planted_stages(scenario.batch_size * scenario.aggregate) if scenario.attacker == "malicious" else {}
-    stages = {stage: Choice(name=name, options=options) for stage, (name, options) in planted.items()}
-    return stages | {stage: Choice(name=stage) for stage in STAGES}
-
-
-def _decoders(defenses: Mapping[str, Choice]) -> dict[str, Choice]:
-    """What undoes these defenses, and is no attack on any other."""
+def _stages(scenario: ScenarioConfig, defenses: Mapping[str, Choice]) -> dict[str, Choice]:
+    """Those that plant first, where the server may, since they are cheap and see most; last what undoes a defense."""
     built = [DEFENSES[choice.name](**choice.options) for choice in defenses.values()]
-    return {name: Choice(name=name) for defense in built for name in defense.decoders}
+    examples, copies = scenario.batch_size * scenario.aggregate, max((one.copies for one in built), default=1)
+    planted = planted_stages(examples, copies) if scenario.attacker == "malicious" else {}
+    stages = {stage: Choice(name=name, options=options) for stage, (name, options) in planted.items()}
+    decoders = {name: Choice(name=name) for defense in built for name in defense.decoders}
+    return stages | {stage: Choice(name=stage) for stage in STAGES} | decoders
 
 
 def _check_metrics(config: AuditConfig, where: Where) -> None:

@@ -1,11 +1,12 @@
 """Quantization: numbers are sent as whole steps, and each step names the cell that the number came from.
 
 Equation 6 of ROG (Yue et al., 2023): Q(g) = kappa / s * |g|_p * sign(g) * level, level in 0..s, so 2 s + 1 values.
-`uniform` and `qsgd` choose the level; both take the range and the attacker's cells from here.
+`uniform` and `qsgd` choose the level; both take the range and what the attacker makes of it from here.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
@@ -27,11 +28,13 @@ def levels_of(bits: int) -> int:
     return 2 ** (bits - 1) - 1
 
 
-def check_quantizer(name: str, bits: int, norm: str) -> None:
+def check_quantizer(name: str, bits: int, norm: str, room: float) -> None:
     if not BITS[0] <= bits <= BITS[1]:
         raise ConfigError(f"{name}: bits = {bits} is out of range, take {BITS[0]} to {BITS[1]} (for one bit, use sign)")
     if norm not in ("max", "l2"):
         raise ConfigError(f"{name}: norm = {norm!r} is unknown, take 'max' or 'l2'")
+    if not 0 <= room < math.inf:
+        raise ConfigError(f"{name}: room = {room} is out of range, take a number >= 0")
 
 
 def bucketed(tensor: Tensor, size: int) -> Tensor:
@@ -65,26 +68,33 @@ def step_seen(buckets: Tensor, levels: int, norm: Norm) -> Tensor:
     return size.masked_fill(size == 0, torch.inf).amin(1, keepdim=True)
 
 
+def doubt(step: Tensor, rounding: float, size: Tensor) -> Tensor:
+    """How far a number is expected from what was sent for it, a standard deviation: [bucket, 1].
+
+    That of the rounding alone, `rounding` steps, where numbers spread over many cells; that of the numbers themselves,
+    Laplacian of mean magnitude `size`, where nearly all of them fall into the cell of zero, as in deep models.
+    """
+    return 1 / torch.hypot(1 / (rounding * step), 1 / (math.sqrt(2) * size))
+
+
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Cells(Defense):
-    """Compares the dummy's update with the nearest one that could have been sent as this, not with what was sent.
+    """Compares the dummy's update with the nearest one that may well have been sent as this, not with what was sent.
 
-    The nearest is found number by number, in cells that reach from `low` to `high`; `inside` draws it back to what was
-    sent: at 1 that is all the dummy is compared with, at 0 anything inside the cells is as good. A distance is always
-    taken to `seen`, so the dummy is turned along with its target. Cosine and squared distance then see exactly the two.
+    The nearest is found number by number, in cells that reach from `low` to `high`: anything inside is as good. A
+    distance is always taken to `seen`, so the dummy is turned along with its target. Cosine and squared distance then
+    see exactly the two.
     """
 
     seen: Mapping[str, Tensor]
     low: Mapping[str, Tensor]
     high: Mapping[str, Tensor]
-    inside: float
 
     def update(self, update: Update, rng: Generator) -> Update:
         return turned(update, {name: self.target(name, u) for name, u in update.items()}, self.seen)
 
     def target(self, name: str, u: Tensor) -> Tensor:
-        nearest = torch.minimum(torch.maximum(u, self.low[name]), self.high[name])
-        return nearest + self.inside * (self.seen[name] - nearest)
+        return torch.minimum(torch.maximum(u, self.low[name]), self.high[name])
 
 
 def turned(update: Update, source: Update, goal: Update) -> dict[str, Tensor]:

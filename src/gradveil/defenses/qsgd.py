@@ -17,6 +17,7 @@ from gradveil.defenses.cells import (
     Norm,
     bucketed,
     check_quantizer,
+    doubt,
     levels_of,
     range_of,
     step_seen,
@@ -30,34 +31,31 @@ PAPER = Paper(
     "QSGD: Communication-Efficient SGD via Gradient Quantization", "Alistarh et al.", 2017, "arXiv:1610.02132"
 )
 MOST_LEVELS = 2**15 - 1
-INSIDE: dict[Norm, float] = {"max": 0.8, "l2": 1.0}
+ROUNDING = 6**-0.5  # standard deviation in steps: a whole one to either side, the farther the less likely
 
 
 @dataclass(frozen=True, kw_only=True)
 class Qsgd(Defense):
     """Rounds every number up or down at random to one of 2 s + 1 values, s = `levels` or 2^(bits-1) - 1: mean kept.
 
-    The range is the `norm` of each `bucket` of that many numbers (0: of the tensor). `inside` belongs to the attacker
-    who knows: see `cells.Cells`. Unless given it is 0.8, or 1 where the range is the length: cells are then too wide
-    to tell more than what was sent does.
+    The range is the `norm` of each `bucket` of that many numbers (0: of the tensor). `room` belongs to the attacker who
+    knows: how many times the `cells.doubt` about a number it may be off what was sent; 0: the attacker ignores it.
     """
 
     bits: int = 3
     levels: int | None = None
     norm: Norm = "max"
     bucket: int = 0
-    inside: float | None = None
+    room: float = 1.0
 
     def __post_init__(self) -> None:
-        check_quantizer("qsgd", self.bits, self.norm)
+        check_quantizer("qsgd", self.bits, self.norm, self.room)
         if self.levels is not None and not 1 <= self.levels <= MOST_LEVELS:
             raise ConfigError(f"qsgd: levels = {self.levels} is out of range, take 1 to {MOST_LEVELS}")
         if self.levels is not None and self.bits != 3:
             raise ConfigError("qsgd: levels and bits say the same thing, give one of them")
         if self.bucket < 0:
             raise ConfigError(f"qsgd: bucket = {self.bucket} is out of range, take a number >= 0 (0: the whole tensor)")
-        if self.inside is not None and not 0 <= self.inside <= 1:
-            raise ConfigError(f"qsgd: inside = {self.inside} is out of range, take 0 to 1")
 
     @property
     def highest(self) -> int:
@@ -74,15 +72,16 @@ class Qsgd(Defense):
         return unbucketed(step * buckets.sign() * level + 0.0, u)  # -0.0 would tell the sign of what was rounded away
 
     def surrogate(self, seen: Update) -> Defense:
-        """A whole step to either side, since it may have been rounded up or down; its mean, if that tells no more."""
-        inside = self.inside if self.inside is not None else INSIDE[self.norm]
-        if inside == 1:
+        """What was sent is right on average, and off by the doubt: as far the dummy may be off as well."""
+        if self.room == 0:
             return Defense()
-        steps = {name: self.steps_of(u) for name, u in seen.items()}
-        low = {name: u - steps[name] for name, u in seen.items()}
-        high = {name: u + steps[name] for name, u in seen.items()}
-        return Cells(seen=seen, low=low, high=high, inside=inside)
+        room = {name: self.room * self.doubts(u) for name, u in seen.items()}
+        low = {name: u - room[name] for name, u in seen.items()}
+        high = {name: u + room[name] for name, u in seen.items()}
+        return Cells(seen=seen, low=low, high=high)
 
-    def steps_of(self, u: Tensor) -> Tensor:
+    def doubts(self, u: Tensor) -> Tensor:
         buckets = bucketed(u, self.bucket)
-        return unbucketed(step_seen(buckets, self.highest, self.norm).expand_as(buckets), u)
+        size = buckets.abs().mean(1, keepdim=True)  # of the true numbers on average, since the mean is kept
+        off = doubt(step_seen(buckets, self.highest, self.norm), ROUNDING, size)
+        return unbucketed(off.expand_as(buckets), u)

@@ -12,31 +12,31 @@ import torch
 from torch import Generator, Tensor
 
 from gradveil.defenses.base import Defense, Paper
-from gradveil.defenses.cells import Cells, Norm, bucketed, check_quantizer, levels_of, range_of, step_seen
+from gradveil.defenses.cells import Cells, Norm, bucketed, check_quantizer, doubt, levels_of, range_of, step_seen
 from gradveil.errors import ConfigError
 from gradveil.types import Update
 
 PAPER = Paper("FedPAQ: A Communication-Efficient Federated Learning Method", "Reisizadeh et al.", 2020, "AISTATS")
+ROUNDING = 12**-0.5  # standard deviation in steps: half of one to either side, all alike
 
 
 @dataclass(frozen=True, kw_only=True)
 class Uniform(Defense):
     """Rounds every number to the nearest of 2 s + 1 values in +- `kappa` times its tensor's `norm`, s = 2^(bits-1) - 1.
 
-    Numbers beyond the range go to its end. `inside` belongs to the attacker who knows: see `cells.Cells`.
+    Numbers beyond the range go to its end. `room` belongs to the attacker who knows: how many times the `cells.doubt`
+    about a number it may be off what was sent; 0: the attacker ignores it.
     """
 
     bits: int = 3
     norm: Norm = "max"
     kappa: float = 1.0
-    inside: float = 0.5
+    room: float = 1.0
 
     def __post_init__(self) -> None:
-        check_quantizer("uniform", self.bits, self.norm)
+        check_quantizer("uniform", self.bits, self.norm, self.room)
         if not 0 < self.kappa <= 1:
             raise ConfigError(f"uniform: kappa = {self.kappa} is out of range, take 0 < kappa <= 1")
-        if not 0 <= self.inside <= 1:
-            raise ConfigError(f"uniform: inside = {self.inside} is out of range, take 0 to 1")
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: self.quantized(u) for name, u in update.items()}
@@ -47,13 +47,21 @@ class Uniform(Defense):
         level = (numbers / step.clamp_min(torch.finfo(u.dtype).tiny)).round().clamp(-levels, levels)
         return (step * level + 0.0).view_as(u)  # -0.0 would tell the sign of what was rounded away
 
-    def surrogate(self, seen: Update) -> Cells:
-        """Half a step to either side, and no outer end where numbers beyond the range were moved to its end."""
+    def surrogate(self, seen: Update) -> Defense:
+        """The doubt to either side, and no outer end where numbers beyond the range were moved to its end."""
+        if self.room == 0:
+            return Defense()
         low, high = {}, {}
         for name, u in seen.items():
             sent = bucketed(u, 0)
-            half = step_seen(sent, levels_of(self.bits), self.norm) / 2
+            room = self.room * self.doubts(sent)
             end = (sent.abs() == sent.abs().amax(1, keepdim=True)) & (self.kappa < 1)
-            low[name] = (sent - torch.where(end & (sent < 0), torch.inf, half)).view_as(u)
-            high[name] = (sent + torch.where(end & (sent > 0), torch.inf, half)).view_as(u)
-        return Cells(seen=seen, low=low, high=high, inside=self.inside)
+            low[name] = (sent - torch.where(end & (sent < 0), torch.inf, room)).view_as(u)
+            high[name] = (sent + torch.where(end & (sent > 0), torch.inf, room)).view_as(u)
+        return Cells(seen=seen, low=low, high=high)
+
+    def doubts(self, sent: Tensor) -> Tensor:
+        """The size of the numbers is told by how many are more than half a step: exp(-step / 2 size) if Laplacian."""
+        step = step_seen(sent, levels_of(self.bits), self.norm)
+        share = (sent != 0).to(sent.dtype).mean(1, keepdim=True).clamp_min(0.5 / max(sent.shape[1], 1))
+        return doubt(step, ROUNDING, step / (-2 * share.log()))
