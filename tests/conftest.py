@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,15 @@ def one_thread_and_one_seed() -> Iterator[None]:
     torch.manual_seed(0)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def photographs_are_cropped_once() -> Iterator[None]:
+    """All of the built-in pictures take two seconds, and every audit that names no data asks for them."""
+    module = import_module("gradveil.data.photos")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_picture", cache(module._picture))
+        yield
 
 
 @pytest.fixture(scope="session")

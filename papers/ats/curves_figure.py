@@ -30,7 +30,7 @@ def chart(lines: list[dict]) -> Chart:
     series = [Series(name=NAMES[name], points=sorted(points.items()), kind="line") for name, points in curves.items()]
     paper = sorted({line["paper"] for line in lines})
     return Chart(
-        title="ResNet20-4 on CIFAR-100, ten participants (dashed: the paper's last values)",
+        title="Ten participants (dashed: paper)",
         x="epoch",
         y="test accuracy in %",
         series=series,

@@ -371,7 +371,7 @@ def decibels(attack: Inversion, columns: int, *, knows: bool = False) -> tuple[f
     )
 
 
-@pytest.mark.parametrize("columns", [2, -2])
+@pytest.mark.parametrize("columns", [2, pytest.param(-2, marks=pytest.mark.slow)])
 def test_who_knows_the_shift_itself_needs_no_space_for_it(columns: int) -> None:
     attack = invertgrad(steps=200, tv=1e-4)
     unaware, fed = decibels(attack, columns)

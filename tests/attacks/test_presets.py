@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from scenes import perceptron, scene, seen_in, smooth
-from test_contracts import ATTACK_ROWS, DOUBLE, short
+from test_contracts import ATTACK_ROWS, DOUBLE, brief
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.inversion.distance import L1, L2, Cosine
@@ -105,7 +105,7 @@ def test_every_search_can_start_from_black(name: str) -> None:
 
 
 def reconstructed(name: str, seen: Observation, **options: Any):
-    return ATTACKS[name](**{**ATTACK_ROWS[name].short, **options}).reconstruct(seen, Seed(0), DOUBLE)
+    return ATTACKS[name](**{**brief(name, 10), **options}).reconstruct(seen, Seed(0), DOUBLE)
 
 
 def seen_by(name: str, clients: int) -> Observation:
@@ -117,16 +117,17 @@ def in_part(seen: Observation, keep: Any) -> Observation:
 
 
 @each_search
-@pytest.mark.parametrize("options", [{"only": ("1.*", "3.*")}, {"without": ("6.*",)}])
-def test_a_layer_left_out_is_a_layer_never_sent(name: str, options: dict[str, Any]) -> None:
+def test_a_layer_left_out_is_a_layer_never_sent(name: str) -> None:
     """The labels are given, so nothing else reads the last layer."""
     seen = seen_by(name, 2)
-    left_out = reconstructed(name, seen, **options)
     never_sent = reconstructed(name, in_part(seen, lambda key: not key.startswith("6.")))
     everything = reconstructed(name, seen)
-    assert left_out.loss.isfinite().all()
-    assert (left_out.images - never_sent.images).abs().max() < 1e-9
-    assert (left_out.images - everything.images).abs().max() > 1e-6
+    ways: tuple[dict[str, Any], ...] = ({"only": ("1.*", "3.*")}, {"without": ("6.*",)})
+    for options in ways:
+        left_out = reconstructed(name, seen, **options)
+        assert left_out.loss.isfinite().all()
+        assert (left_out.images - never_sent.images).abs().max() < 1e-9
+        assert (left_out.images - everything.images).abs().max() > 1e-6
 
 
 @each_search
@@ -174,7 +175,7 @@ def test_an_update_in_part_is_attacked_by_what_there_is(name: str) -> None:
     first = {next(iter(seen.update)).partition(".")[0]}
     part = in_part(seen, lambda key: key.partition(".")[0] in first)
     assert 0 < len(part.update) < len(seen.update)
-    got = short(name).reconstruct(part, Seed(0), DOUBLE)
+    got = reconstructed(name, part)
     assert got.loss.isfinite().all()
     assert got.images.isfinite().all()
     assert got.images.shape == (2, 1, 3, 8, 8)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib import import_module
 
 import pytest
 import torch
@@ -13,6 +14,13 @@ from gradveil.data.photos import PHOTOGRAPHS
 from gradveil.errors import ConfigError
 
 CLASSES = len(PHOTOGRAPHS)
+
+
+@pytest.fixture(autouse=True)
+def cropped_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here nothing is taken from what another test has cropped."""
+    module = import_module("gradveil.data.photos")
+    monkeypatch.setattr(module, "_picture", module._picture.__wrapped__)
 
 
 def test_default_count_shape_and_range() -> None:

@@ -91,10 +91,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_ctrl_c_once_or_twice_and_the_signal_of_a_scheduler(tmp_path: Path, whole: Path) -> None:
+    ways = [[signal.SIGINT], [signal.SIGINT, signal.SIGINT], [signal.SIGTERM]]
+    interrupted_often(tmp_path, whole, [*ways, [signal.SIGINT], [signal.SIGINT]])
+
+
+@pytest.mark.slow
 def test_ctrl_c_at_random_moments(tmp_path: Path, whole: Path) -> None:
     interrupted_often(tmp_path, whole, [[signal.SIGINT]] * 20)
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_and_the_signal_of_a_scheduler(tmp_path: Path, whole: Path) -> None:
     interrupted_often(tmp_path, whole, [[signal.SIGINT, signal.SIGINT], [signal.SIGTERM]] * 2)
 

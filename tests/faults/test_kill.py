@@ -45,14 +45,17 @@ def pieces(folder: Path) -> set[Path]:
 
 
 def killed_again_and_again(folder: Path, kills: int, life: float, slowness: float, compute: Compute) -> None:
-    """Every one of the kills, each within so many seconds, hits a run that is still at work."""
+    """Every one of the kills, each within so many seconds, hits a run that is still at work.
+
+    On a busy machine nothing is done in so short a time, so lives grow until the first trial is there."""
     rng = random.Random(kills)
     for number in range(kills):
         child = forked(partial(work, folder, slowness, compute), folder.with_suffix(".log"))
         time.sleep(rng.uniform(0.01, life))
         child.kill(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL, child.output.read_text()
-        if number % 50 == 49 and records(folder):
+        life = life if records(folder) else 1.2 * life
+        if number % 20 == 19 and records(folder):
             assert not {f.verdict for f in judge(read_run(folder)).findings} & {"no leak found"}
 
 
@@ -76,11 +79,12 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_hundred_kills_change_nothing(tmp_path: Path, undisturbed: Path) -> None:
+@pytest.mark.parametrize("kills", [40, pytest.param(200, marks=pytest.mark.slow)])
+def test_kills_at_any_moment_change_nothing(kills: int, tmp_path: Path, undisturbed: Path) -> None:
     folder = tmp_path / "run"
-    killed_again_and_again(folder, 200, 0.2, 0.008, Small())
+    killed_again_and_again(folder, kills, 0.2, 0.008, Small())
     before = records(folder)
-    print(f"{len(before)} of {len(records(undisturbed))} trials are there after 200 kills")
+    print(f"{len(before)} of {len(records(undisturbed))} trials are there after {kills} kills")
     assert 0 < len(before) < len(records(undisturbed)), "a run that is killed must come on, and not be at its end"
     assert forked(partial(work, folder, 0.0, Small()), tmp_path / "log").wait(60) == 0
     assert records(folder)[: len(before)] == before, "what is finished is not done again"

@@ -115,7 +115,7 @@ def test_a_score_does_not_depend_on_who_else_is_there(found, tmp_path: Path) -> 
 
 
 def test_a_race_looks_at_less_and_finds_the_same_best(tmp_path: Path) -> None:
-    wide = {"candidates": 40, "top": 2, "images": 24, "score": "ats-paper"}
+    wide = {"candidates": 24, "top": 2, "images": 16, "score": "ats-paper"}
     raced, full = (search(small(strategy=kind, **wide), tmp_path / kind, FORK) for kind in ("race", "full"))
     assert raced.scored < full.scored == full.passed
     areas = {one.policy: one.area for one in full.policies}

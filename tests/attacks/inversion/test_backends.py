@@ -226,7 +226,10 @@ def attacked(seen: Observation, backend, steps: int = 50) -> Tensor:
     return got.images
 
 
-@pytest.mark.parametrize(("name", "examples"), [("usual", 1), ("usual", 3), ("lenet", 1), ("residual", 2), ("mlp", 1)])
+@pytest.mark.parametrize(
+    ("name", "examples"),
+    [("usual", 1), pytest.param("usual", 3, marks=pytest.mark.slow), ("lenet", 1), ("residual", 2), ("mlp", 1)],
+)
 def test_fifty_steps(name: str, examples: int) -> None:
     seen = view(WALKED[name](), examples)
     expected = attacked(seen, "loop")
@@ -249,11 +252,11 @@ def test_fifty_steps(name: str, examples: int) -> None:
 def test_what_needs_autograd_runs_on_vmap_and_equals_loop(scenario: Scenario) -> None:
     seen = seen_in(scenario)
     compute = Compute(precision="float64")
-    got = invertgrad(steps=20, tv=1e-2).reconstruct(seen, Seed(0), compute)
+    got = invertgrad(steps=8, tv=1e-2).reconstruct(seen, Seed(0), compute)
     assert got.backend == "vmap"
     assert len(got.notes) == 1
     assert got.notes[0].startswith("sweep cannot run this")
-    assert (got.images - attacked(seen, "loop", steps=20)).abs().max() < 1e-9
+    assert (got.images - attacked(seen, "loop", steps=8)).abs().max() < 1e-9
 
 
 # models that the sweep cannot walk

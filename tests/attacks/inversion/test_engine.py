@@ -27,8 +27,8 @@ from gradveil.server import Observation
 from gradveil.types import Latent
 
 DOUBLE = Compute(precision="float64")
-PLAIN = invertgrad(steps=50, tv=1e-2)
-TWICE = invertgrad(steps=50, tv=(1e-3, 1e-1))
+PLAIN = invertgrad(steps=20, tv=1e-2)
+TWICE = invertgrad(steps=20, tv=(1e-3, 1e-1))
 BACKENDS = ("loop", "vmap", "sweep")
 
 

@@ -95,11 +95,10 @@ def test_one_who_is_given_the_labels_runs_dlg() -> None:
     assert got.backend == "sweep"
 
 
-@pytest.mark.parametrize("chunk", [1, 2])
-def test_any_chunk_and_back_end_gives_the_same(chunk: int) -> None:
-    seen, attack = seen_in(photographs()), dlg_joint(steps=20, restarts=2)
+def test_any_chunk_and_back_end_gives_the_same() -> None:
+    seen, attack = seen_in(photographs()), dlg_joint(steps=12, restarts=2)
     expected = attack.reconstruct(seen, Seed(0), DOUBLE)
-    for compute in (replace(DOUBLE, chunk=chunk), replace(DOUBLE, backend="loop")):
+    for compute in (replace(DOUBLE, chunk=1), replace(DOUBLE, chunk=4), replace(DOUBLE, backend="loop")):
         got = attack.reconstruct(seen, Seed(0), compute)
         assert (got.images - expected.images).abs().max() < 1e-9
         assert torch.equal(got.labels, expected.labels)

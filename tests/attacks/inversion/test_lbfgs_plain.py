@@ -14,7 +14,7 @@ from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
 from gradveil.errors import ConfigError
 
 F64 = torch.float64
-ITERATIONS = 20
+ITERATIONS = 8  # of 20 updates each: more than the memory of 100 holds
 Problem = Callable[[Tensor], Tensor]
 
 
