@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.capture import Capture
 from gradveil.capture.model import model_of
-from gradveil.capture.preflight import check_capture
+from gradveil.capture.preflight import check_capture, pattern
 from gradveil.defenses import DEFENSES
 from gradveil.errors import ConfigError
 from gradveil.models import MODELS
@@ -79,7 +79,16 @@ def test_patterns_of_defenses_are_told() -> None:
     (told,) = checked(sent_by(rows(0), defense=DEFENSES["sign"]()))
     assert "only signs were sent" in told
     (told,) = checked(sent_by(rows(0), defense=DEFENSES["prune"](ratio=0.9)))
-    assert "90% of its numbers are zero" in told
+    assert "of its numbers are zero, beside numbers that are not" in told
+
+
+def test_silent_neurons_and_black_pixels_are_no_defense() -> None:
+    """The gradient of a linear layer by one picture: an outer product, most of it whole rows and columns of zeros."""
+    neurons, pixels = torch.tensor([0.0, 0.0, 3.0, 0.0]), torch.tensor([0.0, 0.0, 0.0, 1.0, 2.0])
+    outer = neurons[:, None] * pixels
+    assert pattern({"fc.weight": outer, "fc.bias": neurons}) == ""
+    scattered = torch.eye(5) * torch.arange(1.0, 6.0)
+    assert pattern({"fc.weight": scattered}).startswith("80% of its numbers are zero")
 
 
 def test_a_model_that_does_not_fit_is_told_by_its_layer() -> None:

@@ -167,3 +167,36 @@ def test_clients_with_different_numbers_of_pictures_are_scenarios_of_their_own()
     assert audit.scenario.received is not None
     assert torch.equal(audit.scenario.received.update["fc.bias"][0], updates["b"]["fc.bias"])
     assert not audit.scenario.threat.knows_labels
+
+
+def test_rows_are_of_data_and_different(undefended: Capture, capsys) -> None:
+    save("c.safetensors", undefended)
+    assert run("audit", "--capture", "c.safetensors", "--pictures", "0", "--out", "o") == 2
+    assert capsys.readouterr().err == "error: --pictures: are rows of --data, which is not given, add it\n"
+    assert not Path("o").exists()
+
+
+def test_a_capture_is_named_where_it_is_at_fault(undefended: Capture, capsys) -> None:
+    save("c.safetensors", replace(undefended, defense="gausian:scale=1"))
+    assert run("audit", "--capture", "c.safetensors", "--out", "o") == 2
+    told = capsys.readouterr().err
+    assert told.startswith(
+        "error: c.safetensors: defense.gausian.name: unknown name 'gausian', did you mean 'gaussian'?"
+    )
+
+
+def test_show_tells_what_came_with_a_reply(undefended: Capture, capsys) -> None:
+    client = next(iter(undefended.updates))
+    save("c.safetensors", replace(undefended, metrics={client: {"client": 3.0}}, defense="none"))
+    assert run("capture", "show", "c.safetensors") in (0, None)
+    told = capsys.readouterr().out
+    assert "metric client 3.0" in told
+    assert "which nobody can check" not in told
+
+
+def test_a_label_that_is_no_class_is_refused(undefended: Capture, capsys) -> None:
+    client = next(iter(undefended.updates))
+    labels = {**undefended.labels, client: torch.full((undefended.examples[client],), 99)}
+    save("c.safetensors", replace(undefended, labels=labels))
+    assert run("capture", "show", "c.safetensors") == 2
+    assert f"c.safetensors: labels/{client}: 99 is no class, number them from 0 to 7" in capsys.readouterr().err

@@ -95,7 +95,7 @@ def test_killed_and_given_again_it_ends_with_the_same_file(desk: Path, tmp_path:
         (["--precision", "half"], "--precision: unknown name 'half'"),
         (["--out", "."], "--out: .: not a file"),
         (["--folder", "f", "--out", "f/policy.json"], "--out: f/policy.json lies in the folder"),
-        (["--candidates", "many"], "Invalid value for '--candidates'"),
+        (["--candidates", "many"], "--candidates: 'many' is not a valid integer, see gradveil search --help"),
     ],
 )
 def test_what_is_wrong_is_one_line_and_nothing_is_written(

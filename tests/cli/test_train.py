@@ -106,3 +106,45 @@ def test_checkpoints_are_evenly_spaced() -> None:
     assert checkpoints_of("3", 2) == (1, 2)
     with pytest.raises(ConfigError):
         checkpoints_of("0,4", 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (["--seed", "-1"], "--seed: must be between 0 and"),
+        (["--per-round", "0"], "--per-round: 0 of 4 clients cannot be, take 1 to 4"),
+        (["--weight-decay", "-1"], "--weight-decay: -1.0 is not possible, take 0 or a number above it"),
+        (["--topology", "gossip", "--neighbors", "random:4"], "--neighbors: a node has 3 others, not 4, take random:3"),
+        (["--method", "fedsgd", "--local-epochs", "3"], "--local-epochs: a client of fedsgd takes one batch a round"),
+        (["--engine", "flowr"], "--engine: unknown name 'flowr', did you mean 'flower'?"),
+        (["--engine", "flower", "--precision", "bf16"], "--precision: bf16 is not for --engine flower, leave it out"),
+        (["--engine", "flower", "--model", "net.py:make"], "--model: --engine flower trains models of the catalogue"),
+        (["--data", "photoss"], "--data: unknown name 'photoss', did you mean 'photos'?"),
+        (["--data-option", "sise=3"], "--data-option: sise: unknown key, did you mean 'size'?"),
+        (["--clients", "100"], "--clients: 100 clients cannot share"),
+        (["--split", "classes:9"], "--split: classes:9 does not fit 8 classes, take 2 to 8"),
+        (["--clients", "many"], "--clients: 'many' is not a valid integer, see gradveil train --help"),
+        (["--clints", "3"], "--clints: no such option, did you mean --clients, see gradveil train --help"),
+    ],
+)
+def test_what_cannot_be_is_one_line_that_begins_with_the_option(
+    tmp_path: Path, capsys, given: list[str], said: str
+) -> None:
+    assert called(*SMALL, "--out", str(tmp_path / "run"), *given) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"error: {said}")
+    assert told.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_defense_that_refuses_the_model_leaves_no_folder(tmp_path: Path, capsys) -> None:
+    """Clients normalize by the batch although the model as shared does not."""
+    asked = ["--model", "convnet8", "--defense", "dpsgd", "--out", str(tmp_path / "run")]
+    assert called(*SMALL, *asked) == 2
+    assert "normalizes by the batch" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+def test_epochs_are_at_least_one(tmp_path: Path, capsys) -> None:
+    assert called("train", "--method", "fedsgd", "--epochs", "0", "--out", str(tmp_path / "run")) == 2
+    assert capsys.readouterr().err == "error: --epochs: must be at least 1, got 0\n"

@@ -100,7 +100,7 @@ def test_an_interrupted_one_goes_on(monkeypatch: pytest.MonkeyPatch, capsys: pyt
         ("enhancer", ["--skip", "-1"], "--skip: -1 is too few"),
         ("enhancer", ["--skip", "24"], "24 pictures, of which 24 are skipped"),
         ("enhancer", ["--channels", "2"], "--channels: 2, choose 1"),
-        ("enhancer", ["--rate", "0"], "a rate of 0"),
+        ("enhancer", ["--rate", "0"], "--rate: 0.0 is not possible"),
         ("enhancer", ["--data", "pictures:skip=x"], "skip is 'x'"),
         ("enhancer", ["--data", "nowhere"], "unknown name 'nowhere'"),
         ("enhancer", ["--data", "photos:colour=3"], "colour"),
@@ -123,3 +123,26 @@ def test_a_file_that_is_there_is_not_overwritten(capsys: pytest.CaptureFixture[s
     assert train("enhancer") == 2
     assert "exists, choose another name" in capsys.readouterr().err
     assert Path("network.safetensors").read_bytes() == b"mine"
+
+
+@pytest.mark.parametrize(
+    ("command", "given", "said"),
+    [
+        (["train-gan"], ["--seconds", "0"], "--seconds: 0.0 is not possible, give a number above 0"),
+        (["train-gan"], ["--critic-width", "0"], "--critic-width: 0 is out of range, give 1 or more"),
+        (["train-gan"], ["--seed", "-1"], "--seed: -1 is out of range, give 0 or more"),
+        (["train-gan"], ["--avoid", "photoss"], "--avoid: unknown name 'photoss', did you mean 'photos'?"),
+        (["train-generator", "autoencoder"], ["--epochs", "0"], "--epochs: 0 is out of range, give 1 or more"),
+        (["train-generator", "enhancer"], ["--rate", "nan"], "--rate: nan is not possible, give a number above 0"),
+    ],
+)
+def test_numbers_that_cannot_be_name_their_option(
+    tmp_path: Path, capsys, command: list[str], given: list[str], said: str
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--data", "photos:limit=24", "--out", str(tmp_path / "g.safetensors"), *given])
+    told = capsys.readouterr().err
+    assert left.value.code == 2
+    assert told.startswith(f"error: {said}")
+    assert told.count("\n") == 1
+    assert not list(tmp_path.glob("g*"))

@@ -107,7 +107,7 @@ def test_a_wrong_option_is_refused(arguments: tuple[str, ...], naming: str, refu
         (("bench", "engine", "--steps", "-1"), "--steps"),
         (("bench", "engine", "--device", "tpu"), "--device"),
         (("bench", "nothing"), "nothing"),
-        (("\x00",), "No such command"),
+        (("\x00",), "no such command"),
         (("audti",), "audti"),
     ],
     ids=lambda value: " ".join(value)[:30] if isinstance(value, tuple) else "",

@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from xml.etree import ElementTree
 
-from tradeoff_fakes import example
+from tradeoff_fakes import candidate, example, leakage, outcome
 
 from gradveil.report.tradeoff_chart import Mark, TradeoffChart, _box, _shared
 from gradveil.tradeoff import page
+from gradveil.tradeoff.page import narrow, plot
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -75,3 +76,38 @@ def test_every_point_is_on_the_page_and_nothing_runs(tmp_path: Path) -> None:
     assert "broken" not in text[text.index("<svg") : text.index("</svg>")]
     for word in ("safe", "secure", "anonymous", "guaranteed"):
         assert f" {word}" not in text.lower()
+
+
+def test_on_a_telephone_the_plot_is_upright_and_every_label_is_inside() -> None:
+    behind = [Mark(label=f"gaussian-0.00{k}", group="g", shape="diamond", leakage=12.0 + k, accuracy=0.5)
+              for k in range(1, 9)]  # fmt: skip
+    chart = narrow(TradeoffChart(title="t", x="PSNR, dB, worst attack: less", marks=[*marks(), *behind]))
+    tree = ElementTree.fromstring(chart.svg())
+    texts = [text for text in tree.iter(f"{SVG}text") if (text.text or "") in {mark.label for mark in chart.marks}]
+    assert chart.height > chart.width
+    assert {text.text for text in texts} == {"none", "a<b", "b"}  # noise that nobody needs to tell apart is unnamed
+    for text in texts:
+        box = _box(float(text.get("x", 0)), float(text.get("y", 0)), text.get("text-anchor", ""), text.text or "", True)
+        assert 0 <= box[0] < box[2] <= chart.width
+
+
+def test_a_bold_label_at_the_edge_is_not_cut_off() -> None:
+    at_the_edge = Mark(label="gaussian-0.0123456", group="g", shape="diamond", leakage=0.0, accuracy=0.5, ahead=True)
+    others = [Mark(label=f"m{k}", group="m", shape="circle", leakage=1.0, accuracy=0.1 * k) for k in range(9)]
+    chart = TradeoffChart(title="t", x="x", marks=[at_the_edge, *others])
+    (text,) = (t for t in ElementTree.fromstring(chart.svg()).iter(f"{SVG}text") if t.text == at_the_edge.label)
+    box = _box(float(text.get("x", 0)), float(text.get("y", 0)), text.get("text-anchor", ""), at_the_edge.label, True)
+    assert box[2] <= chart.width
+
+
+def test_what_is_exact_does_not_press_the_others_together() -> None:
+    """A closed form on a perceptron gives 150 dB. The mark says so; it is drawn where 8 bits end."""
+    who = [candidate("none", "none"), candidate("odd")]
+    exact = outcome(
+        who, {"none": [0.9] * 3, "odd": [0.8] * 3}, {"none": leakage([150.0, 152]), "odd": leakage([20, 21])}
+    )
+    chart = plot(exact, "psnr")
+    assert [mark.leakage for mark in chart.marks] == [60.0, 20.5]
+    assert "151.00" in chart.marks[0].said
+    assert "60 and above at 60" in chart.x
+    assert "above" not in plot(example(), "psnr").x

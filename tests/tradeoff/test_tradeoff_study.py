@@ -17,6 +17,7 @@ from gradveil import journal
 from gradveil.compute import Compute
 from gradveil.errors import ConfigError
 from gradveil.fl.partition import partition
+from gradveil.progress import Silent
 from gradveil.results import read_run
 from gradveil.tradeoff import Outcome, page, run
 from gradveil.tradeoff.candidates import noise
@@ -26,12 +27,48 @@ from gradveil.tradeoff.study import prepared
 from gradveil.tradeoff.training import Trainer, Training
 
 
+class Heard(Silent):
+    """Every total that was told, with the number of cells that had begun by then, and how many ended."""
+
+    def __init__(self) -> None:
+        self.totals: list[tuple[int, int]] = []
+        self.begun = self.ended = 0
+
+    def begin(self, cells: int) -> None:
+        self.totals.append((self.begun, cells))
+
+    def start(self, cell: str, trials: int) -> None:
+        self.begun += 1
+        assert self.begun <= self.totals[-1][1], cell
+
+    def done(self, trials: int, failed: int) -> None:
+        self.ended += 1
+
+
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome, Path]]:
+def heard() -> Heard:
+    return Heard()
+
+
+@pytest.fixture(scope="module")
+def found(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> Iterator[tuple[Outcome, Path]]:
     before, folder = torch.get_num_threads(), tmp_path_factory.mktemp("study") / "run"
     torch.set_num_threads(1)
-    yield run(tiny(), folder), folder
+    yield run(tiny(), folder, progress=heard), folder
     torch.set_num_threads(before)
+
+
+def test_the_progress_counts_what_is_done_and_ends_at_its_total(found: tuple[Outcome, Path], heard: Heard) -> None:
+    """Two trainings and an audit of every point; those of the matched noise are told once they are known."""
+    assert heard.totals[0] == (0, 3 * 3)
+    assert heard.totals[-1][1] == heard.begun == heard.ended == 3 * len(found[0].points)
+
+
+def test_a_study_that_goes_on_counts_what_is_left(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+    again, heard = Path(shutil.copytree(found[1], tmp_path / "run")), Heard()
+    run(tiny(), again, progress=heard)
+    assert {total for _, total in heard.totals} == {0}
+    assert heard.begun == 0
 
 
 def test_what_it_leaves_behind(found: tuple[Outcome, Path]) -> None:

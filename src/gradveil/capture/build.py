@@ -93,6 +93,8 @@ def opened(config: AuditConfig) -> Case:
 
 def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
     if not config.scenario.data:
+        if config.scenario.pictures:
+            raise ConfigError("--pictures: are rows of --data, which is not given, add it")
         return None
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:

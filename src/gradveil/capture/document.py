@@ -9,7 +9,7 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, get_args
 
 from gradveil.capture.format import CLIENT, VERSION, Capture
-from gradveil.errors import ConfigError
+from gradveil.errors import ConfigError, unknown
 from gradveil.models.header import without_duplicates
 from gradveil.scenario import BatchNorm, LocalTraining, Loss
 
@@ -50,8 +50,8 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     found = _table(_json(text, where), where)
     if missing := sorted(NEEDED - set(found)):
         raise ConfigError(f"{where}: {missing[0]}: is missing, add it")
-    if unknown := sorted(set(found) - KEYS):
-        raise ConfigError(f"{where}: {unknown[0][:60]!r}: is no key of a capture, known: {', '.join(sorted(KEYS))}")
+    if strange := sorted(set(found) - KEYS):
+        raise unknown("key", strange[0][:60], KEYS, where)
     if type(found["version"]) is not int or found["version"] != VERSION:
         told = str(found["version"])[:20]
         raise ConfigError(f"{where}: version: is {told}, this gradveil reads {VERSION}, save it again")
@@ -157,8 +157,8 @@ def _metrics_of(value: Any, where: str) -> dict[str, float]:
 def _training(value: Any, where: str) -> LocalTraining:
     found = _table(value, where)
     known = {one.name: one.default for one in fields(LocalTraining) if one.default is not MISSING}
-    if unknown := sorted(set(found) - set(known)):
-        raise ConfigError(f"{where}.{unknown[0][:60]}: is no setting of a client, known: {', '.join(sorted(known))}")
+    if strange := sorted(set(found) - set(known)):
+        raise unknown("key", strange[0][:60], known, where)
     return LocalTraining(**{name: _setting(name, v, known[name], f"{where}.{name}") for name, v in found.items()})
 
 

@@ -90,8 +90,8 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
     if capture.normalization is None:
         yield "normalization is null: if the client normalizes its pictures, the attacks look for normalized ones"
     if training.steps == 1 and training.rate != 1.0:
-        yield f"one step at rate {training.rate:g}: an update of FedSGD is the gradient itself, at rate 1"
-    if capture.defense:
+        yield f"one step at rate {training.rate:g}: right for w_sent - w_after; if it is the gradient, say rate 1"
+    if capture.defense not in ("", "none"):
         yield f"the client says that it ran {capture.defense}, which nobody can check"
     for client, update in capture.updates.items():
         if found := pattern(update):
@@ -101,10 +101,21 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
 def pattern(update: Mapping[str, Tensor]) -> str:
     """What a defense leaves behind that can be seen without knowing the pictures."""
     values = torch.cat([tensor.flatten() for tensor in update.values()]).double()
-    zeros = float((values == 0).double().mean())
+    zeros = zeros_among_living(update)
     sizes = [tensor.abs()[tensor != 0].unique() for tensor in update.values()]
     if all(len(size) <= 1 for size in sizes) and values.numel() > len(update):
         return "every number of a layer has one size: only signs were sent (sign)"
     if zeros > 0.5:
-        return f"{zeros:.0%} of its numbers are zero: it was thinned out (prune, topk), or the model is mostly dead"
+        return f"{zeros:.0%} of its numbers are zero, beside numbers that are not: it was thinned out (prune, topk)"
     return ""
+
+
+def zeros_among_living(update: Mapping[str, Tensor]) -> float:
+    """The share of zeros, without whole rows and columns of them: a silent neuron or a black pixel leaves these."""
+    zeros = total = 0
+    for tensor in (tensor for tensor in update.values() if tensor.dim() > 1):
+        alive = tensor.flatten(2).abs().sum(2) if tensor.dim() > 2 else tensor
+        rows, columns = ((alive != 0).any(dim) for dim in (1, 0))
+        inside = tensor[rows][:, columns]
+        zeros, total = zeros + int((inside == 0).sum()), total + inside.numel()
+    return zeros / max(total, 1)

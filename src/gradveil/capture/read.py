@@ -41,6 +41,8 @@ def load(path: str | Path) -> Capture:
     described = {name: Described(one.dtype, one.shape) for name, one in header.tensors.items()}
     places = check_layout(described, document, str(path))
     tensors = _read(path, header)
+    for client in places[LABELS]:
+        _check_labels(tensors[f"{LABELS}/{client}"], document["classes"], f"{path}: {LABELS}/{client}")
 
     def of(kind: str, client: str) -> dict[str, Tensor]:
         return {name: tensors[f"{kind}/{client}/{name}"] for name in places[kind][client]}
@@ -96,8 +98,16 @@ def _tensor(content: bytearray, one: Stored) -> Tensor:
 def _finite(tensor: Tensor, where: str) -> Tensor:
     if tensor.is_floating_point() and not tensor.isfinite().all():
         bad = int((~tensor.isfinite()).sum())
-        raise ConfigError(f"{where}: {bad:,} of {tensor.numel():,} numbers are not finite, leave this client out")
+        mend = "save the model as sent" if f": {WEIGHTS}/" in where else "leave this client out"
+        raise ConfigError(f"{where}: {bad:,} of {tensor.numel():,} numbers are not finite, {mend}")
     return tensor
+
+
+def _check_labels(labels: Tensor, classes: int, where: str) -> None:
+    """Class numbers are of the capture's classes."""
+    if not labels.is_floating_point() and labels.numel() and not 0 <= int(labels.min()) <= int(labels.max()) < classes:
+        strange = next(one for one in labels.flatten().tolist() if not 0 <= one < classes)
+        raise ConfigError(f"{where}: {strange} is no class, number them from 0 to {classes - 1}")
 
 
 def _check_hash(path: Path, metadata: Mapping[str, Any], lines: Mapping[str, str]) -> None:

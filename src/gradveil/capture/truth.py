@@ -49,13 +49,19 @@ def find(
 
 
 def _told(counts: Mapping[str, int], dataset: Dataset, told: Sequence[int]) -> dict[str, list[int]]:
-    needed = sum(counts.values())
-    if len(told) != needed or not all(0 <= row < len(dataset.images) for row in told):
+    needed, last = sum(counts.values()), len(dataset.images) - 1
+    strange = [row for row in told if not 0 <= row <= last]
+    if len(told) != needed or strange:
+        got = f"{strange[0]}" if strange else f"{len(told)}"
         raise ConfigError(
-            f"--pictures: expected {needed} rows from 0 to {len(dataset.images) - 1}, client after client in the order "
-            f"{', '.join(list(counts)[:5])}, got {len(told)}"
+            f"--pictures: expected {needed} rows from 0 to {last}, client after client in the order "
+            f"{', '.join(list(counts)[:5])}, got {got}"
         )
-    return _dealt(counts, list(told))
+    dealt = _dealt(counts, list(told))
+    for client, own in dealt.items():
+        if len(set(own)) < len(own):
+            raise ConfigError(f"--pictures: {client} is given a row twice, name {len(own)} different ones")
+    return dealt
 
 
 def _in_order(counts: Mapping[str, int], dataset: Dataset) -> dict[str, list[int]]:

@@ -6,7 +6,8 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Annotated
+from difflib import get_close_matches
+from typing import Annotated, Any
 
 import typer
 
@@ -116,9 +117,25 @@ def _code(arguments: Sequence[str] | None) -> int:
     except Exception as error:
         if not hasattr(error, "format_message"):  # click's usage errors; typer carries click under varying names
             raise
-        _tell(error.format_message())  # type: ignore[attr-defined]
+        if error.format_message():  # type: ignore[attr-defined]  # a group without a command shows its help
+            _tell(_of_usage(error))
         return BAD_INPUT
     return code if isinstance(code, int) else 0
+
+
+def _of_usage(error: Any) -> str:
+    """What click says, in our own form: the option, what is wrong with it, and where to look."""
+    context = getattr(error, "ctx", None)
+    told, name = error.format_message(), getattr(error, "option_name", "")
+    if parameter := getattr(error, "param", None):
+        name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context)
+        told = error.message or "is missing, give it"
+    if near := get_close_matches(name, getattr(error, "possibilities", None) or (), n=1, cutoff=0):
+        told = f"no such option, did you mean {near[0]}"
+    told = f"{told[:1].lower()}{told[1:]}".replace(f"no such option: {name}", "no such option.")
+    told = told.replace(f"option '{name}' requires", "requires").replace(". Did", ", did").rstrip(".?")
+    path = context.command_path if context else "gradveil"
+    return f"{name or path}: {told}, see {path} --help"
 
 
 def _tell(message: str) -> None:

@@ -67,6 +67,7 @@ def about(found: Capture) -> dict[str, Any]:
             "length": float(f"{float(length(list(update.values()))):.4g}"),
             "labels": "told" if name in found.labels else "not told",
             "statistics": len(found.statistics.get(name, {})),
+            **{f"metric {key}": float(f"{value:.4g}") for key, value in found.metrics.get(name, {}).items()},
         }
         for name, update in found.updates.items()
     }

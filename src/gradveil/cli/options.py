@@ -49,6 +49,7 @@ class Sources:
 
     file: Path | None
     options: dict[str, str] = field(default_factory=dict)  # key -> option
+    capture: str = ""  # which says the model and the defense that nobody else names
 
     def where(self, key: str) -> str:
         """`--defense: gaussian.scale` for what an option gave, `audit.toml: seed` for the rest."""
@@ -56,13 +57,15 @@ class Sources:
             if key == known or key.startswith(f"{known}."):
                 rest = key[len(known) + 1 :]
                 return f"{option}: {rest}" if rest else option
+        if self.capture and key.startswith(("scenario.model", "defense")):
+            return f"{self.capture}: {key.removeprefix('scenario.')}"
         return f"{self.file}: {key}" if self.file else key
 
 
 def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
     """The config file with the options given over it. What an option names replaces the file's whole entry."""
     raw: dict[str, Any] = _tables(file, given) if file else {}
-    sources = Sources(file)
+    sources = Sources(file, capture="" if file else str(given.get("--capture") or ""))
     scenario = raw.get("scenario", {})
     raw = {**raw, "scenario": dict(scenario) if isinstance(scenario, Mapping) else scenario}
     for option, value in given.items():
@@ -115,6 +118,16 @@ def _listed(text: str) -> list[Any]:
 def check_claim(claim: float | None) -> None:
     if claim is not None and not 0 < claim < 1:
         raise ConfigError(f"--claim: must be a share between 0 and 1, got {claim}")
+
+
+def check_training(low: Mapping[str, tuple[float | None, float]], positive: Mapping[str, float | None]) -> None:
+    """Numbers of a training command, by option: `low` at least so much, `positive` above 0 and finite."""
+    for option, (value, least) in low.items():
+        if value is not None and not least <= value < 2**63:
+            raise ConfigError(f"{option}: {value} is out of range, give {least} or more")
+    for option, value in positive.items():
+        if value is not None and not 0 < value < float("inf"):
+            raise ConfigError(f"{option}: {value} is not possible, give a number above 0")
 
 
 def check_out(folder: Path | None) -> None:

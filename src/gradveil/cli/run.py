@@ -74,7 +74,10 @@ def texts(cell: CellResult) -> list[str]:
     psnr = cell.metrics.get("psnr")
     decibels = [f"{psnr.worst:.1f}", f"{psnr.mean:.1f}"] if psnr else ["-"] * 2
     between = f"{psnr.low:.1f} to {psnr.high:.1f}" if psnr and psnr.low is not None else "-"
-    found = [str(cell.leaked), "-" if cell.identified is None else str(cell.identified)]
+    found = [
+        "-" if "match" in cell.metrics else str(cell.leaked),
+        "-" if cell.identified is None else str(cell.identified),
+    ]
     return [cell.defense, cell.attack, cell.attacker, str(cell.attempted), str(cell.failed), *found, *decibels, between]
 
 
@@ -110,7 +113,7 @@ def print_matches(found: Sequence[CellResult]) -> None:
         blind = [c for c in found if (c.scenario, c.attack, c.control) == (cell.scenario, cell.attack, "prior")]
         without = [c.metrics["match"].worst for c in blind if "match" in c.metrics]
         told = f", {without[0]:.3f} without the update" if without else ""
-        who = f"{cell.defense}, {cell.attack}, {cell.attacker}"
+        who = f"{cell.scenario}, {cell.defense}, {cell.attack}, {cell.attacker}"
         typer.echo(f"{who}: updates match up to {cell.metrics['match'].worst:.3f}{told}")
 
 

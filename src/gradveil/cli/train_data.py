@@ -49,9 +49,7 @@ def defense_of(text: str) -> Defense:
 
 def gathered(spec: str, data_options: Sequence[str], defense: Defense) -> Material:
     """Training and test split; where they are the same, one is made of the other."""
-    options = parse_pairs(list(data_options), "--data-option")
-    if "split" in options:
-        raise ConfigError("--data-option: training takes the splits train and test both, leave split out")
+    options = data_options_of(spec, parse_pairs(list(data_options), "--data-option"))
     first, second = (datasets.load(spec, **options, split=split) for split in ("train", "test"))
     whole, judged = (Batch(one.images, one.targets) for one in (first, second))
     if whole.images.shape == judged.images.shape and torch.equal(whole.images, judged.images):
@@ -61,6 +59,21 @@ def gathered(spec: str, data_options: Sequence[str], defense: Defense) -> Materi
         count = min(LARGEST_PUBLIC, len(whole.images) // HELD_OUT)
         whole, public = (Batch(*(x[part] for x in whole)) for part in (slice(count, None), slice(count)))
     return Material(dataset=first, training=whole, validation=judged, public=public)
+
+
+def data_options_of(spec: str, given: dict[str, Any]) -> dict[str, Any]:
+    """The options as they were given, each known to the data set and of its type."""
+    if "split" in given:
+        raise ConfigError("--data-option: training takes the splits train and test both, leave split out")
+    names = {"scenario.data_options.": "--data-option: ", "scenario.data_options": "--data-option"}
+
+    def where(key: str) -> str:
+        for known, option in names.items():
+            key = key.replace(known, option)
+        return key.replace("scenario.", "--")
+
+    checked = resolve(AuditConfig(scenario=ScenarioConfig(data=spec, data_options=given)), where)
+    return {key: checked.scenario.data_options[key] for key in given}
 
 
 def held_out(whole: Batch) -> tuple[Batch, Batch]:

@@ -44,12 +44,16 @@ def train_gan(
     gradveil train-gan --data cifar100:root=data --avoid cifar100:root=data,split=test,limit=1000
     --seconds 200 --device cuda --precision bf16 --out gan.safetensors
     """
+    from gradveil.cli.options import check_training
     from gradveil.cli.train_gan_run import Networks, train_and_tell
     from gradveil.errors import unknown
     from gradveil.generators.gan_course import GanCourse
 
     if precision not in ("bf16", "float32"):
         raise unknown("precision", precision, ("bf16", "float32"), where="--precision")
+    low = {"--steps": (steps, 1), "--critic-steps": (critic_steps, 1), "--batch-size": (batch_size, 2)}
+    low |= {"--size": (size, 0), "--width": (width, 2), "--critic-width": (critic_width, 1), "--seed": (seed, 0)}
+    check_training(low, {"--seconds": seconds, "--rate": rate, "--critic-rate": critic_rate})
     course = GanCourse(
         steps=steps,
         seconds=seconds,

@@ -70,7 +70,7 @@ def train_and_tell(
     check_file(out)
     compute = compute_of(device, "float32", "auto", None)
     course = replace(course, device=compute.device)
-    source, others = source_of(data, data_options), tuple(source_of(text) for text in avoid)
+    source, others = source_of(data, data_options), tuple(source_of(text, option="--avoid") for text in avoid)
     pictures = labeled_pictures(source, avoid=others, size=networks.size, device=compute.device)
     if not quiet:
         print(
@@ -83,12 +83,13 @@ def train_and_tell(
         typer.echo(f"use it as rogs:generator={out}")
 
 
-def source_of(text: str, shared: Sequence[str] = ()) -> Source:
+def source_of(text: str, shared: Sequence[str] = (), option: str = "--data") -> Source:
     """A data set with the options that were given, checked; a path that is there may have a colon in it."""
-    choice = Choice(name=text) if Path(text).exists() else parse_choice(text, "--data")
+    choice = Choice(name=text) if Path(text).exists() else parse_choice(text, option)
     given = {**parse_pairs(list(shared), "--data-option"), **choice.options}
     config = AuditConfig(scenario=ScenarioConfig(data=choice.name, data_options=given))
-    checked = resolve(config, lambda key: key.replace("scenario.data_options", "--data").replace("scenario.", "--"))
+    names = {"scenario.data_options.": f"{option}: ", "scenario.data_options": option, "scenario.data": option}
+    checked = resolve(config, lambda key: next((key.replace(k, to) for k, to in names.items() if k in key), key))
     return Source(data=choice.name, options={key: checked.scenario.data_options[key] for key in given})
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from gradveil.cli.options import compute_of
+from gradveil.cli.options import check_training, compute_of
 from gradveil.cli.protect_run import check_file
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
@@ -64,6 +64,8 @@ class Order:
 
 def train_and_tell(order: Order, out: Path, device: str, precision: str, quiet: bool) -> None:
     """Nothing is written before the options are checked; checkpoints go to FILE.resume."""
+    low = {"--epochs": (order.epochs, 1), "--batch-size": (order.batch_size, 1), "--width": (order.width, 1)}
+    check_training(low | {"--seed": (order.seed, 0)}, {"--seconds": order.seconds, "--rate": order.rate})
     check_file(out)
     check_order(order, precision)
     compute = compute_of(device, "float32", "auto", None)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,12 @@ from gradveil.cli.train_progress import Told
 from gradveil.cli.train_told import sentences, summary
 from gradveil.config.build import slug
 from gradveil.config.check import check
+from gradveil.config.resolve import is_user_model
 from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, GradveilError
+from gradveil.errors import ConfigError, GradveilError, unknown
 from gradveil.fl.folder import TrainingFolder, kept_rounds
 from gradveil.fl.local import evenly, train
+from gradveil.fl.partition import partition
 from gradveil.fl.result import Trained
 from gradveil.fl.run import OnRound
 from gradveil.fl.settings import Federation
@@ -127,11 +130,14 @@ def job_of(asked: Asked, out: Path | None) -> Job:
     device = compute_of(asked.device, "float32", "auto", asked.chunk).device
     precision, defense = check(asked.precision, Precision, "--precision"), defense_of(asked.defense)
     check_model_name(asked.model)
+    check_engine(asked)
     checkpoints_of(asked.checkpoints, federation_of(asked, pictures=1_000_000).rounds)
     if asked.evaluate_every is not None and asked.evaluate_every < 1:
         raise ConfigError(f"--evaluate-every: must be at least 1, got {asked.evaluate_every}")
     material = gathered(asked.data, asked.data_options, defense)
     federation = replace(federation_of(asked, len(material.training.images)), loss=material.dataset.loss)
+    with as_options():
+        partition(material.training.labels, federation)  # refuses splits that cannot be
     checkpoints = checkpoints_of(asked.checkpoints, federation.rounds)
     return Job(
         asked=asked,
@@ -146,19 +152,45 @@ def job_of(asked: Asked, out: Path | None) -> Job:
     )
 
 
+def check_engine(asked: Asked) -> None:
+    """Flower's clients are processes of their own, on a CPU and in float32, with a model that all of them can make."""
+    if asked.engine not in ENGINES:
+        raise unknown("engine", asked.engine, ENGINES, "--engine")
+    if asked.engine == "local":
+        return
+    only = {"--device": (asked.device, ("auto", "cpu")), "--precision": (asked.precision, ("float32",))}
+    only |= {"--chunk": (asked.chunk, (None,)), "--evaluate-every": (asked.evaluate_every, (None, 1))}
+    for option, (value, possible) in only.items():
+        if value not in possible:
+            raise ConfigError(f"{option}: {value} is not for --engine flower, leave it out or take --engine local")
+    if is_user_model(asked.model):
+        raise ConfigError("--model: --engine flower trains models of the catalogue alone, take --engine local")
+
+
 def federation_of(asked: Asked, pictures: int) -> Federation:
     """The federation; `--epochs` are as many rounds as feed every picture so often."""
-    if asked.engine not in ENGINES:
-        raise ConfigError(f"--engine: unknown name {asked.engine!r}, known: {', '.join(ENGINES)}")
+    if not 0 <= (seed := asked.federation["seed"]) < 2**63:
+        raise ConfigError(f"--seed: must be between 0 and 2^63 - 1, got {seed}")
+    if asked.epochs is not None and asked.epochs < 1:
+        raise ConfigError(f"--epochs: must be at least 1, got {asked.epochs}")
     if asked.epochs is not None and (asked.rounds is not None or asked.federation["method"] != "fedsgd"):
         raise ConfigError("--epochs: is for --method fedsgd and stands instead of --rounds, leave one out")
+    if asked.federation["method"] == "fedsgd" and asked.federation["local_epochs"] != 1:
+        raise ConfigError("--local-epochs: a client of fedsgd takes one batch a round, leave it out")
     rounds = ROUNDS if asked.rounds is None else asked.rounds
-    try:
+    with as_options():
         federation = Federation(**asked.federation, rounds=rounds)
         if asked.epochs is None:
             return federation
         fed = (federation.per_round or federation.clients) * federation.batch_size
         return Federation(**asked.federation, rounds=asked.epochs * max(1, pictures // fed))
+
+
+@contextmanager
+def as_options() -> Iterator[None]:
+    """Errors of the library named by the option that is at fault."""
+    try:
+        yield
     except GradveilError as error:
         raise ConfigError(f"--{error}".replace("--batchnorm", "--bn")) from error
 

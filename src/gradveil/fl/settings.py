@@ -47,7 +47,7 @@ class Federation:
         _check_counts(self)
         _check_rates(self)
         split_of(self.split)
-        neighbors_of(self.neighbors)
+        _check_neighbors(self)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -117,16 +117,25 @@ def _check_counts(settings: Federation) -> None:
         if not 1 <= (value := getattr(settings, name)) <= limit:
             raise ConfigError(f"{name.replace('_', '-')}: must be between 1 and {limit}, got {value}")
     if settings.per_round is not None and not 1 <= settings.per_round <= settings.clients:
-        raise ConfigError(f"per-round: {settings.per_round} of {settings.clients} clients cannot be, ask for fewer")
+        told = f"{settings.per_round} of {settings.clients} clients cannot be, take 1 to {settings.clients}"
+        raise ConfigError(f"per-round: {told}")
     if settings.topology == "gossip" and settings.per_round not in (None, settings.clients):
         raise ConfigError("per-round: in gossip every client takes part in every round, leave it out")
+
+
+def _check_neighbors(settings: Federation) -> None:
+    _, count = neighbors_of(settings.neighbors)
+    if settings.topology == "gossip" and count >= settings.clients:
+        others = settings.clients - 1
+        raise ConfigError(f"neighbors: a node has {others} others, not {count}, take random:{others} or fewer")
 
 
 def _check_rates(settings: Federation) -> None:
     for name in ("rate", "proximal", "weight_decay"):
         value = getattr(settings, name)
         if not (math.isfinite(value) and (value > 0 if name == "rate" else value >= 0)):
-            raise ConfigError(f"{name.replace('_', '-')}: {value} is not possible, take a number above 0")
+            take = "a number above 0" if name == "rate" else "0 or a number above it"
+            raise ConfigError(f"{name.replace('_', '-')}: {value} is not possible, take {take}")
     if not 0 <= settings.momentum < 1:
         raise ConfigError(f"momentum: must be 0 or more and below 1, got {settings.momentum}")
     if settings.nesterov and not settings.momentum:

@@ -80,12 +80,13 @@ def set_up(
     check_pictures("data", data)
     check_pictures("validation", validation, like=data)
     shares = partition(data.labels, federation)
-    defense.check(model)
+    training = federation.local_training(1, 0.0)
+    defense.check(in_client_mode(model, training))  # as clients run it: batch normalization may be in training mode
     shared = defense.model(copy.deepcopy(model)).to(speed.device, speed.dtype).eval()
     data, validation = (Batch(*(x.to(speed.device, speed.dtype) for x in b)) for b in (data, validation))
     check_model(shared, data)
     clients = Clients(
-        model=in_client_mode(shared, federation.local_training(1, 0.0)),
+        model=in_client_mode(shared, training),
         data=data,
         shares=shares,
         federation=federation,

@@ -17,10 +17,13 @@ def captured_rows(run: Run) -> Iterator[tuple[str, str]]:
     yield "Written by", str(about.get("producer") or "not stated")
     yield "Content, SHA-256", str(about.get("sha256", "not stated"))
     yield "Model as sent, SHA-256", str(about.get("sent_model_sha256", "not stated"))
-    yield "Defense that the clients told", str(about.get("told_defense") or "none")
+    yield "Defense that the clients told", str(about.get("told_defense") or "not told")
     notes = about.get("notes")
-    for note in notes if isinstance(notes, list) else ():
-        yield "Strange", str(note)
+    noted = notes if isinstance(notes, list) else []
+    for note in noted[:SHOWN]:
+        yield "To note", str(note)
+    if len(noted) > SHOWN:
+        yield "To note", f"{len(noted) - SHOWN} more are in provenance.json"
     replays = about.get("replay")
     if not isinstance(replays, Mapping) or not replays:
         yield "Replay", "not possible: the pictures of the clients are not at hand"
