@@ -102,8 +102,9 @@ def test_sign_and_scale_are_named() -> None:
 def test_a_defense_leaves_the_pictures_alike(name: str, options: dict[str, float]) -> None:
     defense = DEFENSES[name](**options)
     capture = sent_by(rows(0), defense=defense)
-    assert replayed(capture, rows(0)).status == "alike"
-    assert replayed(capture, rows(8)).status == "not reproduced"
+    # noise leaves no pattern: unless it is named, other pictures are the likelier reason
+    assert replayed(capture, rows(0)).status == ("not reproduced" if name == "gaussian" else "alike")
+    assert replayed(capture, rows(8), defense=defense).status == "not reproduced"
     told = replayed(capture, rows(0), defense=defense).status
     assert told == ("alike" if name == "gaussian" else "reproduced")  # noise is not drawn twice
 

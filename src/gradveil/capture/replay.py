@@ -66,9 +66,11 @@ def replay(
     )
     if best <= allowed:
         return Replay(status="not reproduced", error=error, cosine=angle, fits=name, fit_error=best)
-    known = decoys is not None and _explains_best(model, capture.training, update, angle, batch, decoys)
-    status = "alike" if known else "not reproduced"
-    return Replay(status=status, error=error, cosine=angle, pattern=pattern(update))
+    left = pattern(update)
+    # nobody changed it: then another picture of the same kind is the likelier reason
+    changed = bool(left) or not (defense is None or type(defense) is Defense)
+    known = changed and decoys is not None and _explains_best(model, capture.training, update, angle, batch, decoys)
+    return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)
 
 
 def tolerance(capture: Capture, client: str) -> float:

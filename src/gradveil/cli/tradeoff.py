@@ -22,7 +22,7 @@ def tradeoff(
         list[float] | None, WHAT("A scale of the noise baseline; may be repeated (default 1e-3, 3e-3, 1e-2).")
     ] = None,
     match: Annotated[int | None, WHAT("Further scales, per defense, to meet its accuracy (default 1).")] = None,
-    random_policies: Annotated[int | None, WHAT("Random policies as a baseline (default 2).")] = None,
+    random_policies: Annotated[int | None, WHAT("Random policies as a baseline (default 1).")] = None,
     seeds: Annotated[int | None, TRAINING("Trainings of every defense (default 3).")] = None,
     rounds: Annotated[int | None, TRAINING("Rounds (default 40).")] = None,
     clients: Annotated[int | None, TRAINING("Clients (default 10).")] = None,
@@ -66,7 +66,7 @@ def tradeoff(
 
     [bold]Examples[/bold]
 
-    gradveil tradeoff   [dim]built-in photographs, LeNet, 11 points: a few minutes on two cores[/dim]
+    gradveil tradeoff   [dim]built-in photographs, LeNet, 10 points and matched noise: minutes on two cores[/dim]
 
     gradveil tradeoff --defense prune:ratio=0.9,0.99 --defense ats:policy.json --seeds 5 --images 64 --budget standard
 

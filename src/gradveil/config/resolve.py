@@ -113,6 +113,10 @@ def _check_metrics(config: AuditConfig, where: Where) -> None:
 
 
 def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
+    if scenario.capture and not scenario.model:
+        raise ConfigError(
+            f"{where('scenario.model')}: the capture names none, add --model NAME or --model file.py:factory"
+        )
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
     if scenario.capture and not scenario.data:

@@ -16,6 +16,7 @@ Shape = Literal["square", "circle", "diamond", "triangle"]
 ACCENT = "var(--accent, #1b5e85)"
 CARD = "var(--card, #fff)"
 BOTTOM, SIZE, LETTER, TALL = 56, 5.5, 6.8, 13.0  # the last two: width and height of a letter
+BOLD = 1.14  # times as wide
 AROUND = ((9, -9, "start"), (9, 17, "start"), (-9, -9, "end"), (-9, 17, "end"), (13, 4, "start"), (-13, 4, "end"),
           (0, -12, "middle"), (0, 22, "middle"), (10, 30, "start"), (-10, 30, "end"), (10, -22, "start"),
           (-10, -22, "end"))  # fmt: skip
@@ -40,13 +41,17 @@ class Mark:
 
 @dataclass(frozen=True, kw_only=True)
 class TradeoffChart:
-    """`upward`: whether a higher value of the measure leaks more. `noise` are labels that a dashed line joins."""
+    """`upward`: whether a higher value of the measure leaks more. `noise` are labels that a dashed line joins.
+
+    `unnamed` marks have no label beside them, for want of room; they still say who they are when pointed at.
+    """
 
     title: str
     x: str
     marks: Sequence[Mark]
     upward: bool = True
     noise: Sequence[str] = ()
+    unnamed: Sequence[str] = ()
     y: str = "accuracy"
     width: int = 960
     height: int = 560
@@ -59,7 +64,7 @@ class TradeoffChart:
         for mark in self.marks:
             body += plane.doubt(mark, self.color(mark))
         body += [plane.drawn(mark, self.color(mark)) for mark in self.marks]
-        return document(self.width, self.height, body + list(plane.labels(self.marks)))
+        return document(self.width, self.height, body + list(plane.labels(self.marks, self.unnamed)))
 
     def plane(self) -> Plane:
         across = [v for m in self.marks for v in (m.leakage, *(m.across or ()))]
@@ -148,14 +153,15 @@ class Plane:
             return f'<circle cx="{x}" cy="{y}" r="{SIZE}" {style}>{said}</circle>'
         return f'<path d="{_outline(mark.shape, x, y)}" {style}>{said}</path>'
 
-    def labels(self, marks: Sequence[Mark]) -> Iterator[str]:
+    def labels(self, marks: Sequence[Mark], unnamed: Sequence[str]) -> Iterator[str]:
         """Each beside its mark, where it covers no mark and no other label; the front first."""
         taken = [self.box(mark) for mark in marks]
-        for mark in sorted(marks, key=lambda m: not m.ahead):
+        for mark in sorted((m for m in marks if m.label not in unnamed), key=lambda m: not m.ahead):
             x, y = self.of(mark)
             places = [(x + dx, y + dy, anchor) for dx, dy, anchor in AROUND]
-            left, top, anchor = min(places, key=lambda p: self.crowded(_box(*p, mark.label), taken))
-            taken.append(_box(left, top, anchor, mark.label))
+            boxes = {place: _box(*place, mark.label, mark.ahead) for place in places}
+            left, top, anchor = min(places, key=lambda place: self.crowded(boxes[place], taken))
+            taken.append(boxes[left, top, anchor])
             yield _label(round(left, 1), round(top, 1), mark.label, anchor, 600 if mark.ahead else 400)
 
     def box(self, mark: Mark) -> Box:
@@ -183,8 +189,8 @@ def _outline(shape: Shape, x: float, y: float) -> str:
     return f"M{x:g} {y - a:g}l{a:g} {1.8 * a:g}h{-2 * a:g}z"
 
 
-def _box(x: float, y: float, anchor: str, label: str) -> Box:
-    wide = LETTER * len(label)
+def _box(x: float, y: float, anchor: str, label: str, bold: bool = False) -> Box:
+    wide = LETTER * len(label) * (BOLD if bold else 1)
     left = {"start": x, "end": x - wide, "middle": x - wide / 2}[anchor]
     return left, y - TALL + 3, left + wide, y + 3
 

@@ -37,6 +37,7 @@ class Desk:
     auditor: Auditor
     until: float = float("inf")
     done: dict[str, Record] = field(init=False)
+    told: int = field(init=False, default=0)  # trainings and audits whose end the progress has heard of
 
     def __post_init__(self) -> None:
         self.done = {record.key: record for record in self.journal.records}
@@ -45,18 +46,31 @@ class Desk:
     def late(self) -> bool:
         return time.monotonic() >= self.until
 
+    def expect(self, candidates: Sequence[Candidate]) -> None:
+        """Tell the progress what is still to be done for these, beside what it has heard of already."""
+        audits = sum(f"{AUDIT}/{one.label}" not in self.done for one in candidates)
+        self.progress.begin(self.told + len(self.untrained(candidates, range(self.trainer.study.seeds))) + audits)
+
+    def untrained(self, candidates: Sequence[Candidate], numbers: range) -> list[Training]:
+        jobs = [Training(candidate=one, number=number) for number in numbers for one in candidates]
+        return [job for job in jobs if job.key not in self.done]
+
     def train(self, candidates: Sequence[Candidate], numbers: range) -> None:
         """Every candidate with every seed of these, one seed after the other, so that time cut short is shared."""
-        jobs = [Training(candidate=one, number=number) for number in numbers for one in candidates]
-        missing = [job for job in jobs if job.key not in self.done]
+        missing = self.untrained(candidates, numbers)
         if not missing or self.late:
             return
-        for job, taught in self.fanout.each(self.trainer, missing, _gave_up):
-            self.progress.start(f"trained {job.candidate.label}, seed {job.number}", 1)
+        self.progress.start(f"training 1 of {len(missing)}", 1)  # no name: workers end in any order
+        for place, (job, taught) in enumerate(self.fanout.each(self.trainer, missing, _gave_up), start=1):
             self.keep(job, taught)
-            self.progress.done(1, int(bool(taught.reason)))
-            if self.late:
+            self.ended(taught.reason)
+            if self.late or place == len(missing):
                 return
+            self.progress.start(f"training {place + 1} of {len(missing)}", 1)
+
+    def ended(self, reason: str) -> None:
+        self.told += 1
+        self.progress.done(1, int(bool(reason)))
 
     def keep(self, job: Training, taught: Taught) -> None:
         """Models before the record, so that no record speaks of a model that is not there."""
@@ -77,7 +91,7 @@ class Desk:
             self.progress.start(f"attack {one.label}", self.trainer.study.images)
             reason = self.audited(one)
             self.append(_audit_record(key, one, reason))
-            self.progress.done(1, int(bool(reason)))
+            self.ended(reason)
 
     def audited(self, one: Candidate) -> str:
         """Why it failed, or nothing."""

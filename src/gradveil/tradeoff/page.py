@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from markupsafe import Markup
 
@@ -19,6 +22,8 @@ from gradveil.tradeoff.sheet import UNITS, between, columns, headline, row
 from gradveil.verdict.estimate import leaks_upward
 
 ROOM = 110  # letters of a legend
+NARROW = 440
+HIGHEST = {"psnr": 60.0}  # less than half a step of 8 bits: a closed form's 150 dB would press all others together
 SHAPES: dict[Role, Shape] = {"none": "square", "noise": "diamond", "random": "triangle", "defense": "circle"}
 
 
@@ -27,6 +32,7 @@ def page(outcome: Outcome, path: str | Path) -> Path:
     content = {
         "outcome": outcome,
         "settings": outcome.settings,
+        "told": {name.replace("_", " "): told(value) for name, value in outcome.settings.items()},
         "headline": headline(outcome),
         "columns": columns(outcome),
         "rows": [(point, row(point, outcome.measure)) for point in outcome.points],
@@ -38,6 +44,7 @@ def page(outcome: Outcome, path: str | Path) -> Path:
         "between": between,
         # texts in a plot are escaped where it is drawn
         "plot": Markup(plot(outcome, outcome.measure).svg()),
+        "narrow": Markup(narrow(plot(outcome, outcome.measure)).svg()),
         "others": [Markup(chart.svg()) for chart in charts(outcome)],
     }
     with private_files():
@@ -45,9 +52,20 @@ def page(outcome: Outcome, path: str | Path) -> Path:
     return Path(path)
 
 
+def told(value: Any) -> str:
+    """A setting for readers: lists without brackets, and a dash for what was not given.
+
+    >>> told(("a", "b")), told({"size": 16}), told(()), told(0)
+    ('a, b', 'size=16', '-', '0')
+    """
+    if isinstance(value, Mapping):
+        value = [f"{key}={one}" for key, one in value.items()]
+    return (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)) or "-"
+
+
 def charts(outcome: Outcome) -> Iterator[TradeoffChart | Chart]:
     if outcome.measure != "leaked":
-        yield plot(outcome, "leaked")
+        yield replace(plot(outcome, "leaked"), title="Accuracy against the share of pictures that leaked")
     curves = [point for point in outcome.points if len(point.curve) > 1]
     if curves:
         yield Chart(title="Accuracy", x="round, mean of the trainings", y="accuracy", height=460, width=960,
@@ -65,33 +83,49 @@ def _curves(points: Sequence[Point]) -> list[Series]:
 
 def plot(outcome: Outcome, measure: str) -> TradeoffChart:
     noise = [point for point in outcome.points if point.candidate.role in ("none", "noise")]
+    points = [point for point in outcome.points if point.measured]
     return TradeoffChart(
         title="Accuracy against leakage",
-        x=f"{UNITS[measure]}, worst attack and stage for each picture: less leaks to the right",
-        marks=[mark(point, measure) for point in outcome.points if point.measured],
+        x=f"{UNITS[measure]}{above(points, measure)}, worst attack and stage for each picture: less leaks to the right",
+        marks=[mark(point, measure) for point in points],
         upward=leaks_upward(measure),
         noise=[point.label for point in sorted(noise, key=lambda one: one.candidate.scale)],
     )
+
+
+def above(points: Sequence[Point], measure: str) -> str:
+    """What the axis says where a point lies beyond its end."""
+    most = HIGHEST.get(measure, math.inf)
+    beyond = any(one.leakage is not None and one.leakage.measures[measure].mean > most for one in points)
+    return f" ({most:g} and above at {most:g})" if beyond else ""
+
+
+def narrow(chart: TradeoffChart) -> TradeoffChart:
+    """The same for a telephone: upright, and noise has no label; the dashed line and the table tell who is who."""
+    noise = [mark.label for mark in chart.marks if mark.shape == "diamond"]
+    measure = chart.x.partition(", worst")[0]
+    return replace(chart, width=NARROW, height=620, unnamed=noise, x=f"{measure}: less leaks to the right")
 
 
 def mark(point: Point, measure: str) -> Mark:
     assert point.accuracy is not None
     assert point.leakage is not None
     value = point.leakage.measures[measure]
-    told = f"{between(value, 2)}, accuracy {between(point.accuracy, 1, 100)} %, {point.verdict}"
+    most = HIGHEST.get(measure, math.inf)
+    said = f"{between(value, 2)}, accuracy {between(point.accuracy, 1, 100)} %, {point.verdict}"
     return Mark(
         label=point.label,
         group=point.candidate.choice.name,
         shape=SHAPES[point.candidate.role],
-        leakage=value.mean,
+        leakage=min(value.mean, most),
         accuracy=point.accuracy.mean,
-        across=_ends(value),
+        across=_ends(value, most),
         up=_ends(point.accuracy),
         believed=point.believed,
         ahead=point.on_front,
-        said=f"{point.label}: {told}",
+        said=f"{point.label}: {said}",
     )
 
 
-def _ends(value: Between) -> tuple[float, float] | None:
-    return None if value.low is None or value.high is None else (value.low, value.high)
+def _ends(value: Between, most: float = math.inf) -> tuple[float, float] | None:
+    return None if value.low is None or value.high is None else (min(value.low, most), min(value.high, most))

@@ -139,7 +139,7 @@ def _desk(
 
 def _found(study: Study, candidates: Sequence[Candidate], desk: Desk) -> Outcome:
     """Trainings that are attacked first, so that a study cut short has points; then the others, then the noise."""
-    desk.progress.begin(len(candidates) * (study.seeds + 1))
+    desk.expect(candidates)
     try:
         desk.train(candidates, range(study.attacked_seeds))
         desk.audit(candidates)
@@ -168,6 +168,7 @@ def _matched(study: Study, candidates: Sequence[Candidate], desk: Desk) -> list[
             return known
         scales = sorted({scale for point in _compared(points) if (scale := _next(points, point)) is not None})
         known += [noise(scale) for scale in scales]
+        desk.expect(known)
         desk.train(known, range(study.seeds))
     return known
 
