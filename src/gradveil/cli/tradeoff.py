@@ -66,7 +66,7 @@ def tradeoff(
 
     [bold]Examples[/bold]
 
-    gradveil tradeoff   [dim]built-in photographs, LeNet, 10 points and matched noise: minutes on two cores[/dim]
+    gradveil tradeoff   [dim]built-in photographs, LeNet, 10 points and matched noise: 3 to 4 minutes on two cores[/dim]
 
     gradveil tradeoff --defense prune:ratio=0.9,0.99 --defense ats:policy.json --seeds 5 --images 64 --budget standard
 

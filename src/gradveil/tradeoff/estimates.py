@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import mean, stdev
 from typing import Any
 
@@ -40,6 +40,18 @@ def of_trainings(values: Sequence[float]) -> Between:
         return Between(mean=center, low=None, high=None, count=count)
     room = float(stdtrit(count - 1, (1 + LEVEL) / 2)) * stdev(values) / math.sqrt(count)
     return Between(mean=center, low=center - room, high=center + room, count=count)
+
+
+def of_accuracies(values: Sequence[float]) -> Between:
+    """The same of shares, whose interval ends where shares do.
+
+    >>> of_accuracies([0.8, 0.99, 0.99]).high
+    1.0
+    """
+    found = of_trainings(values)
+    if found.low is None or found.high is None:
+        return found
+    return replace(found, low=max(0.0, found.low), high=min(1.0, found.high))
 
 
 def of_pictures(values: Sequence[float]) -> Between:

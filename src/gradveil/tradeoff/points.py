@@ -9,7 +9,7 @@ from statistics import mean
 from gradveil.record import Record
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
-from gradveil.tradeoff.estimates import Between, differences, of_pictures, of_trainings
+from gradveil.tradeoff.estimates import Between, differences, of_accuracies, of_pictures, of_trainings
 from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale
 from gradveil.tradeoff.measured import Leakage
@@ -65,7 +65,7 @@ def _point(study: Study, one: Candidate, records: Mapping[int, Record], audit: L
     return Point(
         candidate=one,
         accuracies=sound,
-        accuracy=of_trainings(list(sound.values())) if sound else None,
+        accuracy=of_accuracies(list(sound.values())) if sound else None,
         leakage=audit if isinstance(audit, Leakage) else None,
         failed=failed,
         missing=missing,
