@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gradveil.cli import main
-from gradveil.cli.train_run import checkpoints_of
+from gradveil.cli.train_asked import checkpoints_of
 from gradveil.config import build
 from gradveil.errors import ConfigError
 

@@ -67,7 +67,8 @@ def train(
 
     [dim]The same command goes on where it stopped. gradveil list defenses|models|data tells the names.[/dim]
     """
-    from gradveil.cli.train_run import Asked, run_and_tell
+    from gradveil.cli.train_asked import Asked
+    from gradveil.cli.train_run import run_and_tell
 
     asked = Asked(
         model=model,
