@@ -235,7 +235,10 @@ FLAGS: dict[str, Flag] = {
     ),
     "control-identified": Flag(
         title="A control was identified more often than chance",
-        raised_if="an attack that had not seen a picture's update identified it more often than guessing explains.",
+        raised_if=(
+            "an attack that had not seen a picture's update identified it, or found it among the nearest five or by "
+            "features, more often than guessing explains."
+        ),
         explanation=(
             "The attack knew something of these pictures before: its prior, the labels, or a gallery unlike them. "
             "Such pictures are not counted as identified, yet the rate of the others may be flattered too."
