@@ -209,7 +209,7 @@ BAD = {
     "audit --data-option size": "--data-option: expected KEY=VALUE, got 'size'",
     "audit --defense gausian": "--defense: gausian.name: unknown name 'gausian', did you mean 'gaussian'?",
     "audit --defense gaussian:scle=1": "--defense: gaussian.scle: unknown key, did you mean 'scale'?",
-    "audit --defense prune:ratio=2": "--defense: prune: prune: ratio = 2",
+    "audit --defense prune:ratio=2": "--defense: prune: ratio = 2",
     "audit --defense none --defense none": "--defense: 'none' is given twice",
     "audit --attack invertgrat": "--attack: invertgrat.name: unknown name",
     "audit --attack invertgrad:steps=many": "--attack: invertgrad.steps: expected a whole number",

@@ -153,5 +153,7 @@ def _checked(choice: Choice, table: Catalogue, key: str, where: Where) -> Choice
     try:
         factory(**options)  # ranges are the method's own business; ask it now rather than after the data is loaded
     except (GradveilError, ValueError, TypeError) as error:
-        raise ConfigError(f"{where(key)}: {error}") from error
+        at, said = where(key), str(error)
+        own = f"{choice.name}: "  # what is at fault may have named itself, as the place already does
+        raise ConfigError(f"{at}: {said.removeprefix(own) if at.endswith(choice.name) else said}") from error
     return replace(choice, options=options)
