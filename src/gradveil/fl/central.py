@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from gradveil.fl.aggregate import fits, is_finite, stepped, weighted_mean
 from gradveil.fl.client import Reply
 from gradveil.fl.clients import Clients
-from gradveil.fl.state import Outcome, State
+from gradveil.fl.state import Outcome, State, one_by_one
 
 
 @dataclass(frozen=True)
@@ -20,11 +20,7 @@ class Central:
 
     def block(self, state: State, rounds: int) -> tuple[State, list[Outcome]]:
         """So many rounds on."""
-        told: list[Outcome] = []
-        for _ in range(rounds):
-            state, outcome = self.round(state)
-            told.append(outcome)
-        return state, told
+        return one_by_one(self.round, state, rounds)
 
     def most(self) -> int:
         """Rounds that are worth a block."""

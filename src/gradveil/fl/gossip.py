@@ -19,7 +19,7 @@ from gradveil.fl.client import Reply
 from gradveil.fl.clients import Clients
 from gradveil.fl.settings import Federation, neighbors_of
 from gradveil.fl.stacked import joined
-from gradveil.fl.state import Outcome, State, Table
+from gradveil.fl.state import Outcome, State, Table, one_by_one
 from gradveil.seeds import Seed
 
 
@@ -59,11 +59,7 @@ class Gossip:
     clients: Clients
 
     def block(self, state: State, rounds: int) -> tuple[State, list[Outcome]]:
-        told: list[Outcome] = []
-        for _ in range(rounds):
-            state, outcome = self.round(state)
-            told.append(outcome)
-        return state, told
+        return one_by_one(self.round, state, rounds)
 
     def most(self) -> int:
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -53,3 +54,14 @@ class Outcome:
     loss: float  # NaN: void
     dropped: tuple[str, ...] = ()
     void: bool = False
+
+
+def one_by_one(
+    play: Callable[[State], tuple[State, Outcome]], state: State, rounds: int
+) -> tuple[State, list[Outcome]]:
+    """So many rounds on, each from where the last one ended."""
+    told: list[Outcome] = []
+    for _ in range(rounds):
+        state, outcome = play(state)
+        told.append(outcome)
+    return state, told
