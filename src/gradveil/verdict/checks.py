@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradveil.interval import at_least, rate_interval
+from gradveil.interval import rate_interval
 from gradveil.record import Record
 from gradveil.results import Run
+from gradveil.verdict.chance import beyond_chance
 from gradveil.verdict.estimate import CellResult
 from gradveil.verdict.leak import Baselines
 
@@ -93,7 +94,7 @@ def negative(run: Run, kind: str) -> Check | None:
         return None
     hits = sum(r.scores["retrieval"] > 0 for r in records)
     chance = 1 / run.gallery if run.gallery else 1.0
-    passed = at_least(hits, len(records)) <= chance
+    passed = not beyond_chance(records, "retrieval", chance)
     said = f"{hits} of {len(records)} identified, chance {chance:.2%}"
     if not passed:
         said += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"

@@ -13,6 +13,7 @@ from typing import Any
 from gradveil.interval import Interval, at_least, rate_interval
 from gradveil.record import Record
 from gradveil.results import Run
+from gradveil.verdict.chance import beyond_chance
 from gradveil.verdict.leak import NEGATIVE, Baselines
 
 FIRST = "retrieval"
@@ -72,12 +73,10 @@ class Search:
 def spoiled(run: Run) -> frozenset[str]:
     """Searches whose negative controls beat chance: a prior or known labels find the picture, and not its update."""
     controls = [r for r in run.records if r.control in NEGATIVE and r.status == "ok"]
-    return frozenset(name for name in SEARCHES if run.gallery and _beats(name, controls, run.gallery))
-
-
-def _beats(metric: str, records: Sequence[Record], gallery: int) -> bool:
-    values = [r.scores[metric] for r in records if metric in r.scores]
-    return at_least(sum(value > 0 for value in values), len(values)) > min(1.0, SEARCHES[metric] / gallery)
+    gallery = run.gallery
+    if not gallery:
+        return frozenset()
+    return frozenset(name for name, top in SEARCHES.items() if beyond_chance(controls, name, min(1.0, top / gallery)))
 
 
 def searches(
