@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil import toml
+from gradveil.accounting.round import round_accounts
 from gradveil.attacks.base import Attack
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
@@ -91,6 +92,7 @@ def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Pr
         "declared": list(audit.declared),
         "metric_weights": {m.name: asdict(m.source) for m in audit.metrics if m.source is not None},
         "update_bytes": home.stored().get("update_bytes") or traffic(audit, compute),
+        **({"privacy": told} if (told := round_accounts((audit.scenario, *audit.also), audit.defenses)) else {}),
         **audit.origin,
     }
     home.check(config, origin)

@@ -6,14 +6,16 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from gradveil.attacks.imprint.place import place_in
 from gradveil.client import in_client_mode
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.plan import UNDEFENDED
 from gradveil.runner import fanout_of
 from gradveil.scenario import Scenario
+from gradveil.seeds import Seed
 
 if TYPE_CHECKING:
     from gradveil.audit import Audit
@@ -71,8 +73,20 @@ def _check_scenario(audit: Audit, scenario: Scenario) -> None:
         defense.bind(scenario).check(model)
     if not scenario.private.images.isfinite().all():
         raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
+    _check_places(audit, scenario)
     for file in networks(audit) if scenario.has_truth else ():
         check_not_trained_on(file, scenario.private.images)
+
+
+def _check_places(audit: Audit, scenario: Scenario) -> None:
+    """Where attacks that choose a layer (`at`) plant: what cannot be done there fails in every trial."""
+    channels, height, width = scenario.private.images.shape[-3:]
+    for label, attack in audit.attacks.items():
+        if attack.plants and (at := getattr(attack, "at", "")):
+            try:
+                place_in(scenario.model, (channels, height, width), at, label, Seed())
+            except NotApplicableError as error:
+                raise ConfigError(f"attack.{error}") from error
 
 
 def _check_metrics(audit: Audit) -> None:

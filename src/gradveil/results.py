@@ -78,6 +78,13 @@ class Run:
         found = of_scenario.get(defense) if isinstance(of_scenario, Mapping) else None
         return found if isinstance(found, int) else None
 
+    def privacy(self, scenario: str, defense: str) -> Mapping[str, str]:
+        """What the noise of the audited round is worth; nothing where it cannot be accounted for."""
+        told = self.provenance.get("privacy")
+        of_scenario = told.get(scenario) if isinstance(told, Mapping) else None
+        found = of_scenario.get(defense) if isinstance(of_scenario, Mapping) else None
+        return found if isinstance(found, Mapping) and {"said", "of"} <= found.keys() else {}
+
     def undefended(self, defense: str) -> bool:
         choice = self.choices("defense").get(defense, {})
         return (choice.get("name", defense) if isinstance(choice, Mapping) else defense) == "none"

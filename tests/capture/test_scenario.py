@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import torch
@@ -74,6 +75,19 @@ def test_some_clients_are_those_clients() -> None:
     assert torch.equal(seen.update["fc.bias"][0], CAPTURE.updates["client-2"]["fc.bias"])
     (first,) = observed(clients_of(scene(), slice(1, 2)), Defense())[0].update["fc.bias"]
     assert torch.equal(first, CAPTURE.updates["client-1"]["fc.bias"])
+
+
+def test_shards_share_the_memory_of_the_round_and_travel_alone() -> None:
+    whole, part = scene().received, clients_of(scene(), slice(1, 2)).received
+    assert whole is not None
+    assert part is not None
+    shard = whole.take(slice(1, 2))
+    for name, u in whole.update.items():
+        assert shard.update[name].untyped_storage().data_ptr() == u.untyped_storage().data_ptr()
+        assert torch.equal(shard.update[name], part.update[name])
+    sent = pickle.loads(pickle.dumps(shard))
+    assert all(torch.equal(sent.update[name], u) for name, u in shard.update.items())
+    assert all(u.untyped_storage().nbytes() == u.nbytes for u in sent.update.values())
 
 
 def test_a_capture_is_never_its_own_positive_control() -> None:

@@ -149,6 +149,12 @@ def test_records_of_a_control_scenario_belong_to_the_positive_control_alone():
     assert "The same attacks recovered 4 of 4 pictures without a defense" in words(page)
 
 
+def test_it_says_on_which_back_ends_each_attack_ran():
+    records = [replace(trial(f"c{i}", 20.0), backend=ran) for i, ran in enumerate(["vmap", "sweep", "sweep"])]
+    page = words(render(run_of(*records, provenance={"scenarios": {"s": SCENE}})))
+    assert f"back_end.{records[0].attack} sweep, vmap" in page
+
+
 def test_regimes_are_never_mixed_in_one_table():
     scenes = {"s": SCENE, "t": SCENE | {"role": "variation", "regime": "deployment", "labels": "inferred"}}
     records = [trial(f"c{i}", 20.0 + i, scenario=name, hit=1) for name in scenes for i in range(3)]

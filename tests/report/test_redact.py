@@ -155,3 +155,10 @@ def test_the_numbers_stay(folder):
     numbers = re.compile(r"<dd>(\d+\.\d+ dB|\d+ of \d+)</dd>")
     cut = [page.split('<section id="findings">')[1].split("</section>")[0] for page in (full, hidden)]
     assert numbers.findall(cut[0]) == numbers.findall(cut[1]) != []
+
+
+def test_the_order_of_a_sequence_stays_so_that_nothing_seems_to_be_missing(folder: Path) -> None:
+    run = read_run(folder)
+    ordered = replace(run, provenance=dict(run.provenance) | {"order": ["dlg", "invertgrad"]})
+    assert redacted(ordered).provenance["order"] == ["dlg", "invertgrad"]
+    assert judge(redacted(ordered)).missing == judge(ordered).missing

@@ -6,8 +6,12 @@ and is tighter. What opacus calls `prv` is of the latter kind, so that name mean
 
 from __future__ import annotations
 
+import logging
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal, get_args
 
 from gradveil.errors import ConfigError
@@ -46,12 +50,31 @@ def epsilon(
 
 
 def _spent(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
+    _library()  # what is remembered must not hide that it is missing
+    return _composed(noise, sampling_rate, rounds, delta, kind)
+
+
+@lru_cache(maxsize=1024)
+def _composed(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
     dp: Any = _library()
     event: Any = dp.GaussianDpEvent(noise)
     if sampling_rate < 1:
         event = dp.PoissonSampledDpEvent(sampling_rate, event)
     ledger = dp.rdp.RdpAccountant() if kind == "rdp" else dp.pld.PLDAccountant()
-    return float(ledger.compose(event, rounds).get_epsilon(delta))
+    with _quiet():
+        return float(ledger.compose(event, rounds).get_epsilon(delta))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """The library warns of every Renyi order that it leaves out; without them the bound is larger and still one."""
+    log = logging.getLogger("absl")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(before)
 
 
 def _library() -> Any:
@@ -67,6 +90,11 @@ def _library() -> Any:
     return dp_accounting
 
 
+def check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise ConfigError(f"accounting: delta = {delta} is out of range, take 0 < delta < 1")
+
+
 def _check(noise: float, sampling_rate: float, rounds: int, delta: float, accountant: str) -> None:
     if not (noise >= 0 and math.isfinite(noise)):
         raise ConfigError(f"accounting: noise = {noise} is not a multiple of the clip, take a number >= 0")
@@ -74,7 +102,6 @@ def _check(noise: float, sampling_rate: float, rounds: int, delta: float, accoun
         raise ConfigError(f"accounting: sampling_rate = {sampling_rate} is not a share, take 0 < sampling_rate <= 1")
     if rounds < 1:
         raise ConfigError(f"accounting: rounds = {rounds} is no number of rounds, take 1 or more")
-    if not 0 < delta < 1:
-        raise ConfigError(f"accounting: delta = {delta} is out of range, take 0 < delta < 1")
+    check_delta(delta)
     if accountant not in get_args(Accountant):
         raise ConfigError(f"accounting: unknown accountant {accountant!r}, known: {', '.join(get_args(Accountant))}")

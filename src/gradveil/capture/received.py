@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,15 +25,23 @@ class Received:
     replayed: tuple[Replayed, ...] = ()  # of each client, where they are
 
     def take(self, some: slice | list[int]) -> Received:
+        """Some of the clients. A slice is a view: every attack has its shards, and one copy of the data is enough."""
         places = range(len(next(iter(self.update.values()))))[some] if isinstance(some, slice) else some
-        at = torch.as_tensor(list(places), dtype=torch.long)
+
+        def of(x: Tensor) -> Tensor:
+            return x[some] if isinstance(some, slice) else x[torch.as_tensor(some, dtype=torch.long, device=x.device)]
+
         return replace(
             self,
-            update={name: u[at.to(u.device)] for name, u in self.update.items()},
-            statistics=None if self.statistics is None else {k: v[at.to(v.device)] for k, v in self.statistics.items()},
-            labels=None if self.labels is None else self.labels[at.to(self.labels.device)],
+            update={name: of(u) for name, u in self.update.items()},
+            statistics=None if self.statistics is None else {k: of(v) for k, v in self.statistics.items()},
+            labels=None if self.labels is None else of(self.labels),
             replayed=tuple(self.replayed[place] for place in places) if self.replayed else (),
         )
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To other machines: a view would take everything along that it is a view of."""
+        return vars(self.take(list(range(len(next(iter(self.update.values())))))))
 
     def to(self, device: str, dtype: torch.dtype) -> Received:
         def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

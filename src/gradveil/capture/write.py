@@ -34,8 +34,8 @@ def save(path: str | Path, capture: Capture) -> Path:
 
 
 def content_hash(capture: Capture) -> str:
-    """The SHA-256 that `save` would write into the file."""
-    return hash_of(written(capture), {name: _plain(t, name) for name, t in capture.tensors().items()})
+    """The SHA-256 that `save` would write into the file. One tensor after another: many clients are much memory."""
+    return fingerprint(written(capture), {name: _digest(_plain(t, name)) for name, t in capture.tensors().items()})
 
 
 def hash_of(document: str, tensors: dict[str, Tensor]) -> str:
@@ -43,7 +43,7 @@ def hash_of(document: str, tensors: dict[str, Tensor]) -> str:
 
 
 def _digest(tensor: Tensor) -> str:
-    content = tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes() if tensor.numel() else b""
+    content = tensor.contiguous().view(-1).view(torch.uint8).numpy().data if tensor.numel() else b""
     return digest(CODES[tensor.dtype], tuple(tensor.shape), content)
 
 

@@ -51,6 +51,9 @@ def train(
     checkpoints: Annotated[str, OUT("So many, evenly spaced, or rounds (default 4).", metavar="N|R,R,...")] = "4",
     evaluate_every: Annotated[int | None, OUT("Rounds between accuracies (default: twenty of them).")] = None,
     out: Annotated[Path | None, OUT("A new folder, or that of a run to go on with.", metavar="DIR")] = None,
+    delta: Annotated[
+        float | None, OUT("Of the epsilon of dpsgd and fedcdp; below 1 / pictures (default 1e-5).")
+    ] = None,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
 ) -> None:
@@ -83,6 +86,7 @@ def train(
         device=device,
         precision=precision,
         chunk=chunk,
+        delta=delta,
         federation={
             "clients": clients, "per_round": per_round, "split": split, "topology": topology, "neighbors": neighbors,
             "method": method, "local_epochs": local_epochs, "batch_size": batch_size, "rate": rate,

@@ -37,6 +37,7 @@ class Asked:
     precision: str
     chunk: int | None
     federation: Mapping[str, Any]
+    delta: float | None = None
 
     def told(self) -> dict[str, Any]:
         """What decides about the result and is no part of the federation."""

@@ -11,12 +11,14 @@ import typer
 
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.train_asked import Asked, as_options, check_engine, checkpoints_of, default_folder, federation_of
+from gradveil.cli.train_budget import check_delta_of, privacy_of
 from gradveil.cli.train_data import Material, check_model_name, defense_of, gathered, model_for
 from gradveil.cli.train_progress import Told
 from gradveil.cli.train_told import sentences, summary
 from gradveil.config.check import check
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
+from gradveil.fl.budget import Budget
 from gradveil.fl.folder import TrainingFolder, kept_rounds
 from gradveil.fl.local import train
 from gradveil.fl.partition import partition
@@ -41,6 +43,7 @@ class Job:
     every: int
     device: str
     precision: Precision
+    privacy: Budget | None
 
     def run(self, on_round: OnRound) -> Trained:
         if self.asked.engine == "flower":
@@ -59,6 +62,7 @@ class Job:
             chunk=self.asked.chunk,
             public=self.material.public,
             settings=self.asked.told(),
+            privacy=self.privacy,
             on_round=on_round,
         )
 
@@ -67,12 +71,14 @@ class Job:
 
         data, options = self.material, self.material.model_options
         told = (data.training, data.validation, self.federation, self.asked.defense)
-        extra = {"checkpoints": self.checkpoints, "public": self.material.public}
+        extra = {"checkpoints": self.checkpoints, "public": self.material.public, "privacy": self.privacy}
         return train_by_flower(self.asked.model, options, *told, folder=self.folder, **extra)
 
 
 def run_and_tell(asked: Asked, out: Path | None, *, as_json: bool, quiet: bool) -> None:
     job = job_of(asked, out)
+    if job.privacy is not None and not (quiet or as_json):
+        print(job.privacy, file=sys.stderr)  # before the minutes are spent
     told = Told(job.federation.rounds, quiet or as_json)
     try:
         trained = job.run(told.round)
@@ -83,9 +89,9 @@ def run_and_tell(asked: Asked, out: Path | None, *, as_json: bool, quiet: bool) 
     finally:
         told.end()
     if as_json:
-        typer.echo(json.dumps(summary(trained, job.folder), indent=2))
+        typer.echo(json.dumps(summary(trained, job.folder, job.privacy), indent=2))
     elif not quiet:
-        for line in sentences(trained, job.folder, asked.audited(), job.defense):
+        for line in sentences(trained, job.folder, asked.audited(), job.defense, job.privacy):
             typer.echo(line)
 
 
@@ -96,13 +102,14 @@ def job_of(asked: Asked, out: Path | None) -> Job:
     precision, defense = check(asked.precision, Precision, "--precision"), defense_of(asked.defense)
     check_model_name(asked.model)
     check_engine(asked)
+    check_delta_of(asked, defense)
     checkpoints_of(asked.checkpoints, federation_of(asked, pictures=1_000_000).rounds)
     if asked.evaluate_every is not None and asked.evaluate_every < 1:
         raise ConfigError(f"--evaluate-every: must be at least 1, got {asked.evaluate_every}")
     material = gathered(asked.data, asked.data_options, defense)
     federation = replace(federation_of(asked, len(material.training.images)), loss=material.dataset.loss)
     with as_options():
-        partition(material.training.labels, federation)  # refuses splits that cannot be
+        shares = partition(material.training.labels, federation)  # refuses splits that cannot be
     checkpoints = checkpoints_of(asked.checkpoints, federation.rounds)
     return Job(
         asked=asked,
@@ -114,4 +121,5 @@ def job_of(asked: Asked, out: Path | None) -> Job:
         every=asked.evaluate_every or max(1, federation.rounds // (asked.epochs or LOOKS)),
         device=device,
         precision=precision,
+        privacy=privacy_of(asked, material, federation, defense, [len(share) for share in shares]),
     )

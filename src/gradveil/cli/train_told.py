@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.defenses.base import Defense
+from gradveil.fl.budget import Budget
 from gradveil.fl.result import Trained
 
 
-def summary(trained: Trained, folder: Path) -> dict[str, Any]:
+def summary(trained: Trained, folder: Path, privacy: Budget | None = None) -> dict[str, Any]:
     return {
         "folder": str(folder),
         "accuracy": trained.accuracy,
@@ -21,11 +22,14 @@ def summary(trained: Trained, folder: Path) -> dict[str, Any]:
         "dropped": sum(one.dropped for one in trained.curve),
         "checkpoints": {str(round): str(path) for round, path in trained.checkpoints.items()},
         "notes": list(trained.notes),
+        "privacy": None if privacy is None else privacy.as_json(),
         "curve": [{"round": one.round, "accuracy": one.accuracy} for one in trained.curve if one.accuracy is not None],
     }
 
 
-def sentences(trained: Trained, folder: Path, audited: Sequence[str], defense: Defense) -> list[str]:
+def sentences(
+    trained: Trained, folder: Path, audited: Sequence[str], defense: Defense, privacy: Budget | None = None
+) -> list[str]:
     lines = [f"note: {note}" for note in trained.notes]
     if void := sum(one.void for one in trained.curve):
         lines.append(f"{void} of {len(trained.curve)} rounds were void: no client sent finite numbers")
@@ -34,6 +38,8 @@ def sentences(trained: Trained, folder: Path, audited: Sequence[str], defense: D
         told = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
         lines.append(f"{dropped} replies were left out since they were not finite: {told}")
     lines.append(accuracy_line(trained))
+    if privacy is not None:
+        lines.append(str(privacy))
     lines.append(f"folder: {folder}")
     if trained.checkpoints:
         lines.append("checkpoints: " + ", ".join(path.name for path in trained.checkpoints.values()))

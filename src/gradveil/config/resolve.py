@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.autoattack import STAGES, planted_stages
+from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
 from gradveil.config.budget import spend
 from gradveil.config.check import Where, check_options, complete, missing_options, options_of
 from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
@@ -89,7 +89,7 @@ def _stages(scenario: ScenarioConfig, defenses: Mapping[str, Choice]) -> dict[st
     """Those that plant first, where the server may, since they are cheap and see most; last what undoes a defense."""
     built = [DEFENSES[choice.name](**choice.options) for choice in defenses.values()]
     examples, copies = scenario.batch_size * scenario.aggregate, max((one.copies for one in built), default=1)
-    planted = planted_stages(examples, copies) if scenario.attacker == "malicious" else {}
+    planted = planted_stages(examples, copies, transforms_of(built)) if scenario.attacker == "malicious" else {}
     stages = {stage: Choice(name=name, options=options) for stage, (name, options) in planted.items()}
     decoders = {name: Choice(name=name) for defense in built for name in defense.decoders}
     return stages | {stage: Choice(name=stage) for stage in STAGES} | decoders
@@ -107,9 +107,19 @@ def _check_metrics(config: AuditConfig, where: Where) -> None:
     names = [metric.name for metric in chosen]
     if len(set(names)) < len(names):
         raise ConfigError(f"{at}: a metric is given twice")
-    for name, (key, what) in NEEDED_FILES.items():
-        if name in names and not getattr(config, key):
-            raise ConfigError(f"{where(key)}: {name} needs {what}, give the path of the file; {WHERE}")
+    for name in names:
+        _check_file(name, config, where)
+
+
+def _check_file(metric: str, config: AuditConfig, where: Where) -> None:
+    """Who typed the metric is told the option that is missing, who wrote it into a file the key."""
+    key, what = NEEDED_FILES.get(metric, ("", ""))
+    if not key or getattr(config, key):
+        return
+    at = where("metrics")
+    if at.startswith("--"):
+        raise ConfigError(f"{at} {metric}: needs {what}, give --{key.replace('_', '-')} FILE; {WHERE}")
+    raise ConfigError(f"{where(key)}: {metric} needs {what}, give the path of the file; {WHERE}")
 
 
 def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from gradveil.fl.aggregate import is_finite, resting, stepped, weighted_mean
 from gradveil.fl.arrays import only_arrays, parameter_names, record_of, tensors_of
+from gradveil.fl.clients import drawn
 from gradveil.fl.round_capture import STATISTICS
 from gradveil.fl.settings import Federation
-from gradveil.seeds import Seed
 
 EXAMPLES, LOSS, CLIENT = "num-examples", "loss", "client"  # metrics of a reply
 ROUND = "server-round"
@@ -101,15 +101,6 @@ class Agreed(Strategy):
         for reply in grid.send_and_receive(asked, timeout=self.patience) if asked else []:
             if not reply.has_error():
                 self._clients[reply.metadata.src_node_id] = int(_metric(reply, CLIENT))
-
-
-def drawn(federation: Federation, round: int) -> list[int]:
-    """The clients of a round: the draw of `gradveil.fl.clients.Clients`."""
-    count, wanted = federation.clients, federation.per_round
-    if wanted is None or wanted == count:
-        return list(range(count))
-    rng = Seed(federation.seed).at("participants", round).rng()
-    return sorted(torch.randperm(count, generator=rng)[:wanted].tolist())
 
 
 def _order(reply: Message) -> tuple[float, int]:

@@ -21,6 +21,15 @@ SMALL, SMALL_BATCH = 50_000, 8  # parameters, pictures
 ON_A_CPU, ON_A_GPU = 16, 32  # clients of a stack
 
 
+def drawn(federation: Federation, round: int) -> list[int]:
+    """Who takes part in a round, in order."""
+    count, wanted = federation.clients, federation.per_round
+    if wanted is None or wanted == count:
+        return list(range(count))
+    rng = Seed(federation.seed).at("participants", round).rng()
+    return sorted(torch.randperm(count, generator=rng)[:wanted].tolist())
+
+
 @dataclass(kw_only=True)
 class Clients:
     """Everybody's pictures, the model in client mode, and what error feedback remembers of each client."""
@@ -42,11 +51,7 @@ class Clients:
 
     def drawn(self, round: int) -> list[int]:
         """Who takes part in a round, in order."""
-        count, wanted = self.federation.clients, self.federation.per_round
-        if wanted is None or wanted == count:
-            return list(range(count))
-        rng = Seed(self.federation.seed).at("participants", round).rng()
-        return sorted(torch.randperm(count, generator=rng)[:wanted].tolist())
+        return drawn(self.federation, round)
 
     def span(self, client: int) -> slice:
         """Where a client's pictures lie."""

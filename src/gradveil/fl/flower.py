@@ -17,6 +17,7 @@ from typing import Any
 
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError, GradveilError, LockedError, unknown
+from gradveil.fl.budget import Budget
 from gradveil.fl.defense_text import defense_from
 from gradveil.fl.partition import partition
 from gradveil.fl.result import Trained
@@ -27,7 +28,7 @@ from gradveil.models import MODELS, load_weights
 from gradveil.provenance import hash_tensors
 from gradveil.types import Batch
 
-LOG, RUN = "flower.log", "flower.json"
+LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
 QUIET = {  # neither tells anybody of the run, looks for updates or installs anything
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -57,6 +58,7 @@ def train(
     folder: str | Path,
     checkpoints: Sequence[int] = (),
     public: Batch | None = None,
+    privacy: Budget | None = None,
 ) -> Trained:
     """The rounds of the local engine, up to float32 on the wire, played by Flower. Goes on from what `folder` holds."""
     defense = checked(model_name, federation, defense_text)
@@ -80,6 +82,8 @@ def train(
             refuse_other(
                 folder / RUN, {**job.told(), "data_sha256": hash_tensors({"x": data.images, "y": data.labels})}
             )
+            if privacy is not None:
+                write_whole(folder / PRIVACY, json.dumps(privacy.as_json(), indent=2).encode())
             job.write(Path(where), data, validation, public)
             _run([sys.executable, "-c", START, where], folder / LOG)
     files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))

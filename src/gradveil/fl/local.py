@@ -16,6 +16,7 @@ from gradveil import toml
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
+from gradveil.fl.budget import Budget
 from gradveil.fl.client import Reply, client_reply, client_round
 from gradveil.fl.folder import opened, provenance_of
 from gradveil.fl.judge import Judge
@@ -48,11 +49,13 @@ def train(
     chunk: int | None = None,
     public: Batch | None = None,
     settings: Mapping[str, Any] | None = None,
+    privacy: Budget | None = None,
 ) -> Trained:
     """Train a copy of the model; what was given stays as it was.
 
     `checkpoints` are rounds whose weights are kept in the folder. A folder that holds the same run is gone on with.
-    `settings` are written into the folder's config beside the federation. What comes after `on_round` is about speed,
+    `settings` are written into the folder's config beside the federation, `privacy` (see `gradveil.fl.budget`) into its
+    provenance. What comes after `on_round` is about speed,
     but for the public pictures that some defenses mix with.
     """
     check_rounds(checkpoints, evaluate_every, federation, folder)
@@ -80,6 +83,8 @@ def train(
         told = provenance_of(
             model, {"data": data, "validation": validation}, config, federation.seed, device, precision
         )
+        if privacy is not None:
+            told |= {"privacy": privacy.as_json()}
         with opened(folder, config, told, setup.start, SAVE_EVERY) as (home, diary):
             return run.kept(home, diary)
 

@@ -28,7 +28,7 @@ from gradveil.verdict.estimate import CellResult
 from gradveil.verdict.leak import MARGIN
 from gradveil.verdict.tally import Tally
 
-TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "capture")
+TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture")
 
 
 def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
@@ -115,11 +115,19 @@ def _origin(run: Run, cells: Sequence[CellResult]) -> dict[str, Any]:
     """Where the run comes from and how to check it."""
     own = {key: value for key, value in run.provenance.items() if key not in TOLD_ELSEWHERE}
     return {
-        "provenance": list(_flat(own | _journal_hash(run))),
+        "provenance": list(_flat(own | _journal_hash(run) | _back_ends(cells))),
         "commands": _commands(run, cells),
         "date": dated(run),
         "expires": expires(run),
     }
+
+
+def _back_ends(cells: Sequence[CellResult]) -> dict[str, dict[str, str]]:
+    """What each attack ran on."""
+    found: dict[str, set[str]] = {}
+    for cell in cells:
+        found.setdefault(cell.attack, set()).update(record.backend for record in cell.records if record.backend)
+    return {"back_end": {attack: ", ".join(sorted(names)) for attack, names in found.items() if names}}
 
 
 def _journal_hash(run: Run) -> dict[str, str]:

@@ -27,7 +27,7 @@ SETTINGS = ("seed", "budget", "metrics", "convergence", "scenario", "also", "def
 VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
 NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights")
-KEPT = (*VERSIONS, *HASHES, *NUMBERS, "started", "finished")
+KEPT = (*VERSIONS, *HASHES, *NUMBERS, "order", "started", "finished")  # order: the labels of attacks
 
 
 class _Hidden:
@@ -53,15 +53,16 @@ def redacted(run: Run) -> Run:
         name=NAME,
         records=tuple(_record(record, clients, scenes) for record in run.records),
         config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
-        provenance=stays | command | {"scenarios": about, "update_bytes": _bytes(run, scenes)},
+        provenance=stays | command | {"scenarios": about, **_told(run, scenes)},
         redacted=True,
     )
 
 
-def _bytes(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
-    sizes = run.provenance.get("update_bytes")
-    found = sizes.items() if isinstance(sizes, Mapping) else ()
-    return {scenes[name]: of_defense for name, of_defense in found if name in scenes}
+def _told(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
+    """What is known by scenario and defense."""
+    tables = {key: run.provenance.get(key) for key in ("update_bytes", "privacy")}
+    found = {key: table.items() if isinstance(table, Mapping) else () for key, table in tables.items()}
+    return {key: {scenes[name]: told for name, told in rows if name in scenes} for key, rows in found.items()}
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:

@@ -8,8 +8,9 @@ from typing import Any, Literal, get_type_hints
 
 from gradveil.config import AuditConfig, from_tables
 from gradveil.config.check import check
+from gradveil.config.resolve import NEEDED_FILES
 from gradveil.config.schema import Budget, Scalar
-from gradveil.config.spec import parse_choices
+from gradveil.config.spec import parse_choice, parse_choices
 from gradveil.errors import ConfigError
 from gradveil.fl.settings import Federation, Method
 from gradveil.scenario import BatchNorm
@@ -153,6 +154,7 @@ def checked(study: Study) -> tuple[Candidate, ...]:
         raise ConfigError(f"--measure: {study.measure} is not among the metrics, add --metric {study.measure}")
     if not {"psnr", "retrieval"} <= set(study.metrics):
         raise ConfigError("--metric: psnr and retrieval say what has leaked, add them")
+    _check_files(study)
     _federation(study)
     found = study.candidates()
     for candidate in found:
@@ -160,6 +162,13 @@ def checked(study: Study) -> tuple[Candidate, ...]:
         if candidate.build().acts_at("model"):
             raise ConfigError(f"--defense: {candidate.label} changes the model itself, which a study cannot train")
     return found
+
+
+def _check_files(study: Study) -> None:
+    for name in (parse_choice(text, "--metric").name for text in study.metrics):
+        key, what = NEEDED_FILES.get(name, ("", ""))
+        if key and not hasattr(study, key):
+            raise ConfigError(f"--metric {name}: needs {what}, which a study does not take, use gradveil audit")
 
 
 def _federation(study: Study) -> None:

@@ -15,7 +15,10 @@ from typing import Literal
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gradveil.defenses.base import Defense
+from gradveil.fl.budget import Budget, budget_of
 from gradveil.fl.local import RoundResult, train
+from gradveil.fl.partition import partition
 from gradveil.record import Record
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
@@ -72,23 +75,30 @@ class Trainer:
         return Taught(scores={} if bad else scores, weights=weights, seconds=seconds, reason=reason, notes=notes)
 
     def trained(self, job: Training) -> tuple[dict[str, float], dict[int, dict[str, Tensor]], tuple[str, ...]]:
-        federation, rounds = self.study.federation(job.number), self.rounds(job)
+        federation, rounds, defense = self.study.federation(job.number), self.rounds(job), job.candidate.build()
+        privacy = self.privacy(defense, job.number)
         with self.home(job) as folder:
             done = train(
                 self.models[job.number],
                 self.material.training,
                 self.material.validation,
                 federation,
-                job.candidate.build(),
+                defense,
                 folder=folder,
                 checkpoints=[number for number in rounds if number],
                 evaluate_every=max(1, federation.rounds // CURVE),
                 device=self.device,
                 precision=self.precision,
                 public=self.material.public,
+                privacy=privacy,
             )
             weights = {number: load_file(path) for number, path in done.checkpoints.items() if number in rounds}
-        return scores_of(done.curve), weights, notes_of(done.curve)
+        return scores_of(done.curve), weights, (*notes_of(done.curve), *([str(privacy)] if privacy else []))
+
+    def privacy(self, defense: Defense, number: int) -> Budget | None:
+        federation = self.study.federation(number)
+        sizes = [len(share) for share in partition(self.material.training.labels, federation)]
+        return budget_of(defense, self.models[number], sizes, federation)
 
     def rounds(self, job: Training) -> tuple[int, ...]:
         """Those whose models are attacked."""

@@ -1,0 +1,52 @@
+"""The card of a defense says what the noise of the audited round is worth."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from synthetic import run_of, trial
+
+from gradveil.accounting import epsilon
+from gradveil.audit import run
+from gradveil.config import build, load
+from gradveil.report.build import render
+from gradveil.report.redact import redacted
+from gradveil.results import read_run
+
+CONFIG = """
+metrics = ["psnr"]
+convergence = false
+[scenario]
+attacker = "curious"
+data = "digits"
+images = 1
+model = "mlp"
+[attack.linear]
+[defense.none]
+[defense.dpsgd]
+noise = 0.5
+"""
+
+
+def test_an_audit_keeps_it_and_its_report_shows_it(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting", reason="the extra `dp` is not installed")
+    (tmp_path / "audit.toml").write_text(CONFIG)
+    run(build(load(tmp_path / "audit.toml")), tmp_path / "run")
+    kept = json.loads((tmp_path / "run/provenance.json").read_text())["privacy"]
+    by_hand = epsilon(noise=0.5, sampling_rate=1.0, rounds=1, delta=1e-5)
+    assert [set(told) for told in kept.values()] == [{"dpsgd"}]
+    said = f"epsilon {by_hand.value:.4g}"
+    found = read_run(tmp_path / "run")
+    for page in (render(found), render(redacted(found))):
+        assert page.count(f"<dd>{said}<small>vacuous; this round alone, RDP, delta 1e-05, an example in 1 noisy") == 1
+
+
+def test_a_provenance_of_another_form_shows_nothing() -> None:
+    records = [trial("c", 5.0, defense="dp"), trial("c", 5.0, defense="dp", attacker="adaptive")]
+    for privacy in ({"s": {"dp": "5"}}, {"s": {"dp": {"said": "5"}}}, {"s": 3}, "text", None):
+        page = render(run_of(*records, provenance={"privacy": privacy}))
+        assert "Privacy, per example" not in page
+    told = {"said": "<b>5", "of": "this round"}
+    assert "&lt;b&gt;5<small>this round" in render(run_of(*records, provenance={"privacy": {"s": {"dp": told}}}))
