@@ -12,11 +12,16 @@ from torch import Tensor, nn
 
 from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.cah import TrapWeights, cah
+from gradveil.attacks.imprint.candidates import candidates
 from gradveil.attacks.imprint.module import Imprint
+from gradveil.attacks.imprint.place import place_in
+from gradveil.attacks.imprint.readout import Gradient
+from gradveil.attacks.imprint.separate import Rehearsal, separating_rows, spread
 from gradveil.attacks.imprint.traps import trap_rows, tuned_bias
 from gradveil.data.photos import photos
 from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.defenses.oasis import Oasis
+from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from
@@ -151,6 +156,67 @@ def test_a_broken_update_fails_alone() -> None:
     assert got.loss.isfinite().tolist() == [False, True]
     assert torch.equal(got.images[1], clean.images[1])
     assert got.images.isfinite().all()
+
+
+# a server that knows what copies are fed
+
+
+def fed(transforms: str, pictures: Tensor) -> Tensor:
+    return Oasis(transforms=transforms).of_each(pictures).flatten(0, 1)
+
+
+def against(transforms: str, attack: TrapWeights, clients: int = 4) -> tuple[float, Tensor]:
+    """The share of the units that one of all that are fed activates alone, and the decibels of every picture."""
+    scenario = replace(photo_scene(clients), threat=ThreatModel(may_plant=True, knows_defense=True))
+    seen, truth = observe(scenario, Oasis(transforms=transforms), attack, Seed(0))
+    alone = [active(seen, fed(transforms, p)).sum(0) == 1 for p in truth.private.images]
+    return torch.stack(alone).double().mean().item(), scored(attack.reconstruct(seen, Seed(0)), truth)
+
+
+@pytest.mark.parametrize("transforms", ["major", "shear"])
+def test_rows_that_tell_a_picture_from_its_copies_read_more_of_them(transforms: str) -> None:
+    plain, chosen = (against(transforms, cah(separate=given)) for given in ("", transforms))
+    assert chosen[0] > plain[0]
+    assert (chosen[1] > 100).sum() > (plain[1] > 100).sum()
+
+
+def test_chosen_rows_are_trap_rows_with_biases_for_all_that_are_fed() -> None:
+    place = place_in(usual(), (3, 8, 8), "", "cah", Seed(0))
+    public, copies = photographs()[40:], Oasis(transforms="major").of_each
+    rows = separating_rows(40, 0.5, Rehearsal(place=place, pictures=public, copies=copies, examples=4, seed=Seed(0)))
+    assert ((rows.weight < 0).sum(1) == 96).all()
+    assert torch.cdist(rows.weight, rows.weight).fill_diagonal_(torch.inf).min() > 0.1
+    share = (fed("major", public).flatten(1) @ rows.weight.T + rows.bias > 0).double().mean(0)
+    assert (share - 1 / 16).abs().max() <= 1 / len(public)
+
+
+def test_units_are_spread_over_what_they_read() -> None:
+    reads = torch.tensor([[1, 1, 0, 0], [1, 1, 0, 0], [1, 1, 0, 0], [0, 0, 1, 0], [0, 0, 1, 0], [0, 0, 0, 1]]).bool()
+    assert spread(reads, 3).tolist() == [0, 2, 3]
+    assert spread(reads, 4).tolist() == [0, 2, 3, 1]
+
+
+def test_what_a_unit_shows_beside_a_known_picture_is_a_mixture() -> None:
+    """Units 0 and 1 agree on a picture, which activates unit 2 too: what that shows is none; unit 3 is on its own."""
+    pictures, mixture = drawn(2, 192), torch.tensor([[0.4, 0.6]]).double()
+    shown = torch.cat([pictures[:1], pictures[:1], mixture @ pictures, pictures[1:]])
+    weight, bias = torch.ones(4, 192).double(), torch.tensor([0.0, 0.0, 0.0, -1e3]).double()
+    strong = torch.tensor([1.0, 1.0, 9.0, 1.0]).double()
+    gradient = Gradient(weight=shown * strong[:, None], bias=strong, sent=(weight, bias), decay=0.0)
+    place = place_in(usual(), (3, 8, 8), "", "cah", Seed(0))
+    how = {"box": 0.02, "same": 1e-3, "seed": Seed()}
+    plain, careful = (candidates(gradient, place, 2, **how, consistent=c).inputs for c in (False, True))
+    assert torch.allclose(plain, torch.cat([pictures[:1], mixture @ pictures]))
+    assert torch.allclose(careful, pictures)
+
+
+def test_separation_needs_public_pictures_and_known_transforms() -> None:
+    with pytest.raises(NotApplicableError, match=r"cah: separate needs 16 public pictures to rehearse on.*are 0"):
+        attacked(photo_scene(public=False), cah(separate="major"))
+    with pytest.raises(ConfigError, match="unknown name 'mayor', did you mean 'major'"):
+        cah(separate="mayor")
+    with pytest.raises(ConfigError, match="cah: scale and separate both"):
+        cah(separate="major", scale=0.95)
 
 
 @pytest.mark.parametrize("options", [{"examples": 0}, {"scale": -1.0}, {"sigma": 0.0}, {"box": -1.0}, {"same": 0.0}])

@@ -234,6 +234,15 @@ def test_the_network_takes_the_whole_way() -> None:
     assert decoded(scenario, instahide(k=3), attack).mean() > 20
 
 
+def test_rounds_of_one_mixture_tell_no_more_than_one_and_a_note_says_so() -> None:
+    attack, scenario = decode_known(leak="encoding"), mixing_scene(4, 4, rounds=4, sees_encodings=True)
+    fixed = instahide(k=4, pairs="fixed", signs="fixed")
+    assert decoded(scenario, instahide(k=4), attack).mean() > 60
+    assert decoded(scenario, fixed, attack).mean() < 30  # any signs of four encodings fit four pictures
+    seen = observe(mixing_scene(4, 4, rounds=2, sees_encodings=True), fixed, attack, Seed(0))[0]
+    assert any("same mixtures" in note for note in attack.reconstruct(seen, Seed(0), DOUBLE).notes)
+
+
 # what it sees and what it refuses
 
 

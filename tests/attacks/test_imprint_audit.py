@@ -30,6 +30,17 @@ def test_a_curious_server_does_not_plant() -> None:
     assert not Path("never-written").exists()
 
 
+@pytest.mark.parametrize("attack", ["rtf", "cah"])
+@pytest.mark.parametrize(("at", "said"), [("convv", "the model has no layer 'convv'"), ("conv2", "sees features")])
+def test_a_place_that_cannot_take_the_layer_is_said_before_anything_is_written(
+    attack: str, at: str, said: str, tmp_path: Path
+) -> None:
+    audit = build(from_tables(tables({"mine": {"name": attack, "at": at}})))
+    with pytest.raises(ConfigError, match=rf"attack\.mine: .*{said}"):
+        run(audit, tmp_path / "never-written")
+    assert not list(tmp_path.iterdir())
+
+
 def test_autoattack_of_a_malicious_server_plants_first() -> None:
     config = from_tables(tables({"autoattack": {"steps": 7}}, batch_size=32, aggregate=2))
     assert list(config.attack) == ["rtf", "rtf-fourier", "rtf-random", "cah", *PASSIVE]
@@ -47,13 +58,17 @@ OASIS = {"none": {}, "mixed": {"name": "oasis", "transforms": "major+hflip"}}
 def test_where_a_defense_feeds_copies_autoattack_takes_mixtures_apart(budget: str) -> None:
     copied = {**tables({"autoattack": {}}, batch_size=16), "defense": OASIS, "budget": budget}
     config = from_tables(copied)
-    assert list(config.attack) == ["rtf", "rtf-fourier", "rtf-random", "cah", "unmix", *PASSIVE]
+    assert list(config.attack) == ["rtf", "rtf-fourier", "rtf-random", "cah", "cah-separate", "unmix", *PASSIVE]
     unmix = config.attack["unmix"].options
     assert (unmix["inner"], unmix["functional"], unmix["neurons"]) == ("rtf", "mean", 16 * 16 * 5)
     assert "steps" not in unmix
-    assert config.attack["cah"].options["examples"] == 16
+    assert config.attack["cah"].options["examples"] == 16 * 5  # all that are fed
+    separating = config.attack["cah-separate"].options
+    assert (separating["examples"], separating["separate"], separating["neurons"]) == (16, "major+hflip", 16 * 16 * 5)
     stacked = {"both": {"name": "stack", "of": [{"name": "oasis-hf"}, {"name": "gaussian"}]}}
-    assert "unmix" in from_tables({**copied, "defense": stacked}).attack
+    of_both = from_tables({**copied, "defense": {**OASIS, **stacked}}).attack
+    assert of_both["cah-separate"].options["separate"] == "major+hflip"
+    assert "unmix" in of_both
     curious = {**copied, "scenario": {**copied["scenario"], "attacker": "curious"}}
     assert list(from_tables(curious).attack) == PASSIVE
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -107,6 +108,48 @@ def test_the_noise_is_normal_and_of_the_size_asked_for(defense: Dpsgd | FedCdp, 
         assert kstest((drawn * wrong).numpy(), "norm").pvalue < 1e-6
 
 
+def ratio(noisy: Update, clean: Update) -> float:
+    """Signal to noise in dB, all tensors together."""
+    noise, signal = (
+        torch.cat([u.flatten() for u in x]) for x in ([noisy[n] - clean[n] for n in clean], clean.values())
+    )
+    return 20 * math.log10(float(signal.norm() / noise.norm()))
+
+
+@BOTH
+@pytest.mark.parametrize("snr", [0.0, -20.0, 20.0])
+def test_a_ratio_of_signal_to_noise_is_that_of_every_clients_clipped_mean_gradient(kind: type, snr: float) -> None:
+    scenario = four_pictures(3, smooth())
+    noisy, clean = (seen_in(scenario, d).update for d in (kind(clip=0.5, snr=snr), kind(clip=0.5, noise=0.0)))
+    numbers = sum(u[0].numel() for u in clean.values())
+    for client in range(3):
+        got = ratio(*({name: u[client] for name, u in update.items()} for update in (noisy, clean)))
+        # the mean square of n normal numbers is off by sqrt(2 / n) of itself: 4 of these, in dB
+        assert got == pytest.approx(snr, abs=4 * 4.35 * math.sqrt(2 / numbers))
+
+
+def test_noise_by_a_ratio_is_normal_and_of_one_size_for_all_tensors() -> None:
+    scenario = four_pictures(1)
+    noisy, clean = (seen_in(scenario, d).update for d in (FedCdp(clip=0.5, snr=-6.0), FedCdp(clip=0.5, noise=0.0)))
+    power = sum(float(u.square().sum()) for u in clean.values()) / sum(u.numel() for u in clean.values())
+    drawn = torch.cat([(noisy[name] - clean[name]).flatten() for name in noisy]) / math.sqrt(power * 10**0.6)
+    assert kstest(drawn.numpy(), "norm").pvalue > 1e-3
+    for wrong in (2 / 3, 3 / 2):
+        assert kstest((drawn * wrong).numpy(), "norm").pvalue < 1e-6
+
+
+@BOTH
+def test_a_ratio_needs_no_clip_and_its_surrogate_draws_nothing(kind: type) -> None:
+    assert kind(clip=math.inf, snr=0.0).surrogate({}) == kind(clip=math.inf, noise=0.0)
+
+
+@BOTH
+def test_no_epsilon_holds_for_noise_that_follows_the_gradient(kind: type) -> None:
+    layers: dict[str, Any] = {"layers": 2} if kind is FedCdp else {}
+    with pytest.raises(ConfigError, match=r"no epsilon holds with snr = 0 dB.*own gradient, give noise instead"):
+        kind(snr=0.0).epsilon(**layers, sampling_rate=0.1, rounds=10, delta=1e-5)
+
+
 @BOTH
 def test_every_step_and_client_draws_anew(kind: type) -> None:
     seen, clean = (seen_in(fedavg(), kind(clip=0.5, noise=noise)) for noise in (1.0, 0.0))
@@ -166,6 +209,9 @@ def test_batch_statistics_leave_no_gradient_of_one_example(kind: type) -> None:
         ({"noise": -0.1}, "noise = -0.1"),
         ({"noise": math.inf}, "noise = inf"),
         ({"clip": math.inf, "noise": 1.0}, "bounds nothing"),
+        ({"snr": 0.0, "noise": 0.5}, "noise and snr both say how much noise"),
+        ({"snr": 300.0}, "snr = 300.0 dB is out of range"),
+        ({"snr": math.nan}, "snr = nan dB"),
     ],
 )
 def test_out_of_range(name: str, options: dict, said: str) -> None:

@@ -12,10 +12,12 @@ from scenes import CLASSES, SHAPE, Onlooker, drawn, four_pictures, one_hot, scen
 from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import LEAST, InstaHide, instahide
-from gradveil.defenses.mixing import draw_inside, draw_weights
+from gradveil.defenses.mixing import Mixing, draw_inside, draw_weights
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.stack import Stack
 from gradveil.errors import ConfigError
+from gradveil.fl.client import round_data
+from gradveil.fl.settings import Federation
 from gradveil.scenario import Scenario, ThreatModel
 from gradveil.seeds import Seed
 from gradveil.server import observe
@@ -95,6 +97,64 @@ def test_fixed_flips_are_the_same_in_every_round_and_fresh_ones_are_not() -> Non
 
     assert torch.equal(where("fixed", 3), where("fixed", 4))
     assert not torch.equal(where("fresh", 3), where("fresh", 4))
+
+
+FIXED = [
+    Mixup(k=3, pairs="fixed"),
+    instahide(k=3, pairs="fixed", signs="fixed"),
+    bound_to_public(instahide(k=4, pairs="fixed", signs="fixed", partners="cross")),
+]
+
+
+@pytest.mark.parametrize("defense", FIXED, ids=["mixup", "instahide", "cross"])
+def test_fixed_encodings_belong_to_the_pictures_and_not_to_the_stream_or_the_order(defense: Mixing) -> None:
+    batch, order = data(), torch.tensor([3, 0, 5, 1, 4, 2])
+    one, again = (defense.data(batch, Seed(seed).rng()) for seed in (3, 4))
+    shuffled = defense.data(Batch(*(x[order] for x in batch)), Seed(5).rng())
+    for first, second, third in zip(one, again, shuffled, strict=True):
+        assert torch.equal(first, second)
+        assert torch.allclose(first[order], third, rtol=0, atol=1e-14)
+    other_seed = replace(defense, seed=1).data(batch, Seed(3).rng())
+    assert not torch.allclose(one.images, other_seed.images)
+    others = replace(defense, pairs="fresh").data(batch, Seed(3).rng())
+    assert not torch.allclose(one.labels, others.labels)
+
+
+@pytest.mark.parametrize("defense", FIXED, ids=["mixup", "instahide", "cross"])
+def test_a_fixed_mixture_is_one_that_could_have_been_drawn(defense: Mixing) -> None:
+    own = replace(defense, k=3).draw_once(data()).weights[:, :6]
+    assert (own.diagonal() > 0).all()
+    assert own.max() <= 0.65
+    assert torch.allclose(defense.draw_once(data()).weights.sum(1), torch.ones(6, dtype=torch.float64))
+
+
+def test_fixed_flips_follow_a_picture_into_any_batch() -> None:
+    batch, hiding = data(), instahide(k=1, signs="fixed")
+    alone = torch.cat([hiding.data(Batch(*(x[i : i + 1] for x in batch)), Seed(i).rng()).images for i in range(6)])
+    assert torch.equal(alone, hiding.data(batch, Seed(9).rng()).images)
+
+
+@pytest.mark.parametrize("defense", FIXED[:2], ids=["mixup", "instahide"])
+def test_rounds_of_fixed_encodings_are_all_alike(defense: Mixing) -> None:
+    seen = seen_in(knowing(knows_defense=True, sees_encodings=True, rounds=3), defense)
+    for earlier in seen.history:
+        assert torch.equal(earlier.encodings, seen.encodings)  # type: ignore[arg-type]
+        assert all(torch.equal(u, seen.update[name]) for name, u in earlier.update.items())
+        assert earlier.mixture is not None
+        assert earlier.mixture.fixed
+        assert torch.equal(earlier.mixture.weights, seen.mixture.weights)  # type: ignore[union-attr]
+
+
+def test_training_meets_the_same_encodings_in_every_round_whatever_their_order() -> None:
+    pictures, federation = data(12), Federation(method="fedavg", clients=1, rounds=3, batch_size=4)
+
+    def fed(defense: Defense, number: int) -> torch.Tensor:
+        own = round_data(pictures, federation, defense, client="client", round=number)
+        return own.images.flatten(1)[own.images.flatten(1)[:, 0].argsort()]
+
+    fixed, fresh = instahide(k=4, pairs="fixed", signs="fixed"), instahide(k=4)
+    assert torch.allclose(fed(fixed, 1), fed(fixed, 2), rtol=0, atol=1e-14)
+    assert not torch.allclose(fed(fresh, 1), fed(fresh, 2))
 
 
 def test_cross_takes_two_of_the_client_and_the_rest_from_the_public() -> None:

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from scenes import drawn, four_pictures, one_picture, perceptron, seen_in, smooth
 from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
+from torch.func import functional_call
 
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import Cosine
@@ -19,13 +20,13 @@ from gradveil.client import in_client_mode, local_update, parameters_of
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
-from gradveil.defenses.precode import Precode, VariationalBottleneck, bottleneck_of
+from gradveil.defenses.precode import Precode, VariationalBottleneck, bottleneck_of, fixed_draws
 from gradveil.defenses.stack import Stack
 from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.scenario import LocalTraining, ThreatModel
 from gradveil.seeds import Seed, normal
-from gradveil.types import Batch, Update
+from gradveil.types import Batch, Params, Update
 
 FEDSGD = LocalTraining()
 DATA = Batch(drawn(4, 3, 8, 8, seed=3), F.one_hot(torch.arange(4), 5).double())
@@ -128,6 +129,52 @@ def test_one_who_knows_goes_by_the_mean_and_matches_what_comes_before() -> None:
     assert torch.allclose(got[1], expected[1], rtol=1e-8, atol=1e-12)
 
 
+def test_an_attacker_with_draws_takes_the_mean_of_their_gradients() -> None:
+    defense = Precode(size=8, beta=0.0, draws=3)
+    model = in_client_mode(defense.model(smooth()), FEDSGD)
+    place, params = bottleneck_of(model), parameters_of(model)
+
+    def gradient(noise: Tensor) -> Update:
+        def loss(params: Params) -> Tensor:
+            return F.cross_entropy(
+                functional_call(model, {**params, f"{place}.noise": noise}, (DATA.images,)), DATA.labels
+            )
+
+        return torch.func.grad(loss)(params)
+
+    each = [gradient(noise) for noise in fixed_draws(3 * 4, 8).view(3, 4, 8)]
+    got = update_of(model, defense.surrogate({}))
+    early = {name for name in params if not name.startswith("6.")}
+    assert close(got, {name: torch.stack([one[name] for one in each]).mean(0) for name in early})
+
+
+def test_its_draws_are_the_same_for_every_trial_and_back_end() -> None:
+    scenario = replace(four_pictures(2, smooth()), threat=ThreatModel(knows_defense=True))
+    seen = seen_in(scenario, Precode(size=8, draws=2))
+    twins, fed = seen.take([1, 1, 0]), drawn(1, 4, 3, 8, 8, seed=5).expand(3, -1, -1, -1, -1)
+    together = choose(twins, Cosine(), "vmap").matcher(twins, Cosine())(fed)
+    one_by_one = choose(twins, Cosine(), "loop").matcher(twins, Cosine())(fed)
+    for got, expected in zip(together, one_by_one, strict=True):
+        assert torch.allclose(got, expected, rtol=1e-8, atol=1e-12)
+    assert torch.allclose(together[0][0], together[0][1], rtol=1e-12)
+    assert not torch.allclose(together[0][0], together[0][2])
+
+
+def test_more_draws_come_nearer_to_what_clients_send_on_the_mean() -> None:
+    """The mean over many clients' draws is the gradient that the attacker wants, which the mean path only nears."""
+    model = Precode(size=8, beta=0.0).model(smooth())
+    sent = [update_of(model, Precode(size=8, beta=0.0), seed) for seed in range(80)]
+    early = [name for name in sent[0] if not name.startswith("6.")]
+    mean = torch.cat([torch.stack([one[name] for one in sent]).mean(0).flatten() for name in early])
+
+    def off(draws: int) -> float:
+        got = update_of(model, Precode(size=8, beta=0.0, draws=draws).surrogate({}))
+        return float((torch.cat([got[name].flatten() for name in early]) - mean).norm())
+
+    assert off(256) < off(4)
+    assert off(256) < off(0)
+
+
 def test_a_first_linear_layer_gives_its_picture_away_all_the_same() -> None:
     """Balunovic et al., 2022: the ratio of its gradients does not depend on what is drawn later."""
     scenario = one_picture(3, perceptron())
@@ -142,7 +189,12 @@ def test_inside_clipping_every_example_draws_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("options", "said"),
-    [({"size": 0}, "size = 0"), ({"beta": -1.0}, "beta = -1.0"), ({"beta": float("inf")}, "beta = inf")],
+    [
+        ({"size": 0}, "size = 0"),
+        ({"beta": -1.0}, "beta = -1.0"),
+        ({"beta": float("inf")}, "beta = inf"),
+        ({"draws": -1}, "draws = -1"),
+    ],
 )
 def test_out_of_range(options: dict, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^precode: {said}"):

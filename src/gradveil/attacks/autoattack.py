@@ -4,13 +4,13 @@ attack suits the model at hand.
 An audit runs its stages as attacks of their own, so that each has its controls and the worst of them counts picture by
 picture; pictures that leaked drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
 privacy, and a stage that has nothing to work on in a model is left out and named. Where the server may change the
-model, an audit runs the attacks of `PLANTED` first, `unmix` among them if a defense feeds copies; `AutoAttack` itself
-plants nothing.
+model, an audit runs the attacks of `PLANTED` first, `unmix` and `cah-separate` among them if a defense feeds copies;
+`AutoAttack` itself plants nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +27,9 @@ from gradveil.attacks.inversion.selection import ROUGHNESS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
+from gradveil.defenses.base import Defense, Paper
+from gradveil.defenses.oasis import Oasis
+from gradveil.defenses.stack import Stack
 from gradveil.errors import NotApplicableError
 from gradveil.seeds import Seed
 from gradveil.server import Observation
@@ -51,6 +53,7 @@ PLANTED: Mapping[str, tuple[str, Mapping[str, str | bool]]] = {
     "rtf-fourier": ("rtf", {"functional": "fourier:32", "sparse": True}),
     "rtf-random": ("rtf", {"functional": "random", "sparse": True}),
     "cah": ("cah", {}),
+    "cah-separate": ("cah", {}),  # where a defense feeds copies by known transforms
     "unmix": ("unmix", {}),  # where a defense feeds copies: without them it is rtf once more
 }
 BINS_PER_PICTURE, FEWEST_BINS, MOST_BINS = 16, 256, 4096
@@ -66,12 +69,28 @@ def autoattack(*, steps: int | None = None) -> AutoAttack:
     return AutoAttack(stages={name: make(**(given if name != "linear" else {})) for name, make in STAGES.items()})
 
 
-def planted_stages(examples: int, copies: int = 1) -> dict[str, tuple[str, dict[str, Any]]]:
-    """The attacks that plant, and their options for updates of so many pictures, of which some defense feeds copies."""
+def planted_stages(examples: int, copies: int = 1, transforms: str = "") -> dict[str, tuple[str, dict[str, Any]]]:
+    """The attacks that plant, and their options for updates of so many pictures, of which some defense feeds copies.
+
+    `transforms` are what makes the copies, where that is known: see `transforms_of`.
+    """
     neurons = min(max(BINS_PER_PICTURE * examples * copies, FEWEST_BINS), MOST_BINS)
-    size: Mapping[str, dict[str, int]] = {"rtf": {}, "cah": {"examples": examples}, "unmix": {}}
-    stages = {stage: method for stage, method in PLANTED.items() if stage != "unmix" or copies > 1}
-    return {stage: (name, {**options, "neurons": neurons, **size[name]}) for stage, (name, options) in stages.items()}
+    own: Mapping[str, dict[str, Any]] = {
+        "cah": {"examples": examples * copies},
+        "cah-separate": {"examples": examples, "separate": transforms},
+    }
+    left_out = {"unmix": copies == 1, "cah-separate": not transforms}
+    stages = {stage: method for stage, method in PLANTED.items() if not left_out.get(stage)}
+    return {
+        stage: (name, {**options, "neurons": neurons, **own.get(stage, {})})
+        for stage, (name, options) in stages.items()
+    }
+
+
+def transforms_of(defenses: Iterable[Defense]) -> str:
+    """What makes the copies of all these defenses, as `cah` takes it; empty where none of them makes any."""
+    parts = [part for one in defenses for part in (one.defenses if isinstance(one, Stack) else (one,))]
+    return "+".join(dict.fromkeys(name for part in parts if isinstance(part, Oasis) for name in part.transforms))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,9 @@
 
 Half of each row is negative, the other half has the same sizes times a scale below 1, so that most pictures stay below
 zero; what one picture alone activates is that picture times a number. Differs: with public pictures the scale is 1 and
-each row has a bias tuned for the size of the batch; `scale` and a place behind the normalization give the published
-setting. A published code drew the weights with either sign (breaching up to version 0.1.2); here the halves are halves.
+each row has a bias tuned for the size of the batch, and rows can be chosen among others (`separate`); `scale` and a
+place behind the normalization give the published setting. A published code drew the weights with either sign (breaching
+up to version 0.1.2); here the halves are halves.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_opt
 from gradveil.attacks.imprint.place import Place, imprint_in, place_in, place_of, planted, shape_of
 from gradveil.attacks.imprint.readout import gradients
 from gradveil.attacks.imprint.report import counted, reconstruction
+from gradveil.attacks.imprint.separate import Rehearsal, separating_rows
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
 from gradveil.compute import Compute
 from gradveil.defenses.base import Paper
+from gradveil.defenses.oasis import Oasis
 from gradveil.errors import ConfigError
 from gradveil.seeds import Seed
 from gradveil.server import Observation
@@ -51,16 +54,19 @@ def cah(
     box: float = 0.02,
     same: float = 1e-3,
     at: str = "",
+    separate: str = "",
 ) -> TrapWeights:
     """Curious Abandon Honesty: planted trap weights, each of which one picture of a batch often activates alone.
 
     `neurons`: rows; `examples`: pictures per update that they are tuned for; `scale`: of the positive half, with
     `mu` the bias; 0: tuned on public pictures; `sigma`: size of the weights; `box`: how far outside [0, 1] a pixel may
-    lie; `same`: the RMS difference below which two are one picture; `at`, `connection`, `gain`: as for `rtf`.
+    lie; `same`: the RMS difference below which two are one picture; `at`, `connection`, `gain`: as for `rtf`;
+    `separate`: transforms of a known `oasis`, such as "major+shear": rows are chosen on public pictures to tell a
+    picture from its copies, which are fed beside the `examples`.
     """
     return TrapWeights(
         neurons=neurons, examples=examples, scale=scale, sigma=sigma, mu=mu, connection=connection, gain=gain, box=box,
-        same=same, at=at,
+        same=same, at=at, separate=separate,
     )  # fmt: skip
 
 
@@ -78,6 +84,7 @@ class TrapWeights(Attack):
     box: float = 0.02
     same: float = 1e-3
     at: str = ""
+    separate: str = ""
 
     def __post_init__(self) -> None:
         check_options("cah", self.neurons, self.connection, self.gain)
@@ -85,6 +92,10 @@ class TrapWeights(Attack):
             raise ConfigError(
                 f"cah: {self} is out of range, take examples >= 1, scale and box >= 0, sigma and same > 0"
             )
+
+        if self.separate and self.scale:
+            raise ConfigError("cah: scale and separate both say what the rows are, give one of them")
+        Oasis(transforms=self.separate or "none")  # refuses what is not known
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         place = place_in(model, shape_of(public, "cah"), self.at, "cah", seed)
@@ -98,16 +109,24 @@ class TrapWeights(Attack):
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen = averaged(seen).as_fed()
         place = place_of(seen, self.at, "cah")
-        how = {"box": self.box, "same": self.same, "seed": Seed()}
+        how = {"box": self.box, "same": self.same, "seed": Seed(), "consistent": bool(self.separate)}
         reads = [candidates(gradient, place, seen.examples, **how) for gradient in gradients(seen, "cah")]
         note = f"cah: {counted(reads)} of {self.neurons} units were activated, by {seen.examples} pictures"
         return reconstruction(seen, reads, place, (note,))
 
     def _traps(self, place: Place, public: Batch | None, seed: Seed) -> Rows:
         like = place.mean
+        if self.separate:
+            return separating_rows(self.neurons, self.sigma, self._rehearsal(place, public, seed))
         tuned = not self.scale and public is not None and len(public.images) >= FEWEST
         scale = self.scale or (1.0 if tuned else UNTUNED)
         weight = trap_rows(self.neurons, prod(place.shape), self.sigma, scale, seed, like)
         if not tuned or public is None:
             return Rows(weight=weight, bias=torch.full_like(weight[:, 0], self.mu))
         return Rows(weight=weight, bias=tuned_bias(weight, place.seen(public.images.to(like)), self.examples))
+
+    def _rehearsal(self, place: Place, public: Batch | None, seed: Seed) -> Rehearsal:
+        pictures = torch.empty(0, *place.shape) if public is None else public.images
+        copies = Oasis(transforms=self.separate).of_each
+        how = {"copies": copies, "examples": self.examples, "seed": seed.at("separate")}
+        return Rehearsal(place=place, pictures=pictures.to(place.mean), **how)

@@ -15,7 +15,7 @@ from torch import Generator, nn
 
 from gradveil.accounting import Accountant, Epsilon, epsilon
 from gradveil.defenses.base import Defense, Paper
-from gradveil.defenses.noisy import check_clip_and_noise, noised
+from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses.per_example import clipped, mean_of_each, refuse_batch_statistics
 from gradveil.types import Batch, GradientFn, Params, Update
 
@@ -24,15 +24,20 @@ PAPER = Paper("Deep Learning with Differential Privacy", "Abadi et al.", 2016, "
 
 @dataclass(frozen=True, kw_only=True)
 class Dpsgd(Defense):
-    """Clips every example's gradient at length `clip` and adds noise of `noise` times `clip` to their sum."""
+    """Clips every example's gradient at length `clip` and adds noise of `noise` times `clip` to their sum.
+
+    `snr` sets the noise by its ratio to the clipped mean gradient of the step instead, in dB: for studies, since noise
+    that follows the gradient bounds nothing.
+    """
 
     stronger: ClassVar[tuple[str, ...]] = ("noise",)
 
     clip: float = 1.0
-    noise: float = 1.0
+    noise: float = NOISE
+    snr: float | None = None
 
     def __post_init__(self) -> None:
-        check_clip_and_noise("dpsgd", self.clip, self.noise)
+        check_clip_and_noise("dpsgd", self.clip, self.noise, self.snr)
 
     def check(self, model: nn.Module) -> None:
         refuse_batch_statistics("dpsgd", model)
@@ -42,18 +47,21 @@ class Dpsgd(Defense):
 
         def private(params: Params, batch: Batch) -> Update:
             mean = mean_of_each(compute, partial(clipped, clip=self.clip), params, batch)
+            if self.snr is not None:
+                return noised_by_ratio(mean, self.snr, rng)
             return noised(mean, self.noise * self.clip / batch.images.shape[0], rng) if self.noise else mean
 
         return private
 
     def surrogate(self, seen: Update) -> Dpsgd:
         """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
-        return replace(self, noise=0.0)
+        return replace(self, noise=0.0, snr=None)
 
     def epsilon(
         self, *, sampling_rate: float, rounds: int, delta: float, accountant: Accountant = "rdp", steps: int = 1
     ) -> Epsilon:
         """The budget that `rounds` rounds of `steps` local steps use up for one example, if batches are sampled."""
+        refuse_account("dpsgd", self.snr)
         return epsilon(
             noise=self.noise, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant
         )

@@ -1,8 +1,8 @@
 """Fed-CDP (Wei et al., 2021), as ROG (Yue et al., 2023, eq. 17-18) writes it: clipping by example and by layer, noise.
 
-`clip` = 4 is Wei et al.'s C, which ROG takes over; ROG chooses its noise by a signal-to-noise ratio, so `noise` = 1 is
-no paper's number. A layer's weight and bias are clipped together. Every example gets its own noise (eq. 18); only their
-mean is sent, so it is drawn once, at the size of the mean of them all.
+`clip` = 4 is Wei et al.'s C, which ROG takes over; ROG chooses its noise by a signal-to-noise ratio, as `snr` does, so
+`noise` = 1 is no paper's number. A layer's weight and bias are clipped together. Every example gets its own noise (eq.
+18); only their mean is sent, so it is drawn once, at the size of the mean of them all.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from torch import Generator, Tensor, nn
 
 from gradveil.accounting import Accountant, Epsilon, epsilon
 from gradveil.defenses.base import Defense, Paper
-from gradveil.defenses.noisy import check_clip_and_noise, noised
+from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses.per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
 from gradveil.types import Batch, GradientFn, Params, Update
 
@@ -24,15 +24,20 @@ PAPER = Paper("Gradient-Leakage Resilient Federated Learning", "Wei et al.", 202
 
 @dataclass(frozen=True, kw_only=True)
 class FedCdp(Defense):
-    """Clips every layer of every example's gradient at length `clip`; adds noise of `noise` times `clip` to each."""
+    """Clips every layer of every example's gradient at length `clip`; adds noise of `noise` times `clip` to each.
+
+    `snr` sets the noise on their mean instead, by its ratio to the clipped mean gradient of the step, in dB: for
+    studies, since noise that follows the gradient bounds nothing.
+    """
 
     stronger: ClassVar[tuple[str, ...]] = ("noise",)
 
     clip: float = 4.0
-    noise: float = 1.0
+    noise: float = NOISE
+    snr: float | None = None
 
     def __post_init__(self) -> None:
-        check_clip_and_noise("fedcdp", self.clip, self.noise)
+        check_clip_and_noise("fedcdp", self.clip, self.noise, self.snr)
 
     def check(self, model: nn.Module) -> None:
         refuse_batch_statistics("fedcdp", model)
@@ -42,6 +47,8 @@ class FedCdp(Defense):
 
         def private(params: Params, batch: Batch) -> Update:
             mean = mean_of_each(compute, self.clipped, params, batch)
+            if self.snr is not None:
+                return noised_by_ratio(mean, self.snr, rng)
             return noised(mean, self.noise * self.clip / batch.images.shape[0] ** 0.5, rng) if self.noise else mean
 
         return private
@@ -56,7 +63,7 @@ class FedCdp(Defense):
 
     def surrogate(self, seen: Update) -> FedCdp:
         """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
-        return replace(self, noise=0.0)
+        return replace(self, noise=0.0, snr=None)
 
     def epsilon(
         self,
@@ -70,6 +77,7 @@ class FedCdp(Defense):
     ) -> Epsilon:
         """As of `dpsgd`, of the noise of one example alone. One example moves all `layers`, each by up to `clip`, so
         the noise is worth sigma / sqrt(layers); accounts that take C for the whole reach are too small."""
+        refuse_account("fedcdp", self.snr)
         worth = self.noise / layers**0.5
         return epsilon(
             noise=worth, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant

@@ -9,14 +9,13 @@ about mid-gray, and encodings stay pictures. Differs from their training code, w
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Literal
 
 import torch
 from torch import Generator, Tensor
 
 from gradveil.defenses.base import Paper
-from gradveil.defenses.mixing import Mixing, as_matrix, draw_inside, draw_weights, too_few
+from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, names_of, too_few
 from gradveil.defenses.mixture import Mixture
 from gradveil.errors import ConfigError
 from gradveil.scenario import Scenario
@@ -32,12 +31,21 @@ Partners = Literal["inside", "cross"]
 Signs = Literal["fresh", "fixed", "none"]
 
 
-def instahide(*, k: int = 4, bound: float = 0.65, partners: Partners = "inside", signs: Signs = "fresh") -> InstaHide:
+def instahide(
+    *,
+    k: int = 4,
+    bound: float = 0.65,
+    partners: Partners = "inside",
+    signs: Signs = "fresh",
+    pairs: Pairs = "fresh",
+    seed: int = 0,
+) -> InstaHide:
     """Mixes every picture with `k` - 1 others, of the client or public ones, and flips the sign of pixels at random.
 
-    `signs`: drawn anew in every round, `fixed` by the client's pictures, or `none`, which is mixing alone.
+    `signs`: drawn anew in every round, `fixed` for every picture, or `none`, which is mixing alone; `pairs`: who is
+    mixed with whom and how much of each, drawn anew in every round or `fixed`; `seed`: of what is fixed.
     """
-    return InstaHide(k=k, bound=bound, partners=partners, signs=signs)
+    return InstaHide(k=k, bound=bound, partners=partners, signs=signs, pairs=pairs, seed=seed)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,12 +112,13 @@ class InstaHide(Mixing):
         images, labels = super().data(data, rng)
         if not self.flips:
             return Batch(images, labels)
-        drawn_from = rng if self.signs == "fresh" else _own_stream(data.images)
-        flipped = torch.rand(images.shape, generator=drawn_from).to(images.device) < 0.5
-        return Batch(torch.where(flipped, 1 - images, images), labels)
+        return Batch(torch.where(self._flipped(data.images, rng), 1 - images, images), labels)
 
-
-def _own_stream(pictures: Tensor) -> Generator:
-    """The same in every round of a client: its pictures name it."""
-    levels = (255 * pictures).round().to(torch.uint8).cpu().numpy().tobytes()
-    return Seed().at("instahide", blake2b(levels, digest_size=16).hexdigest()).rng()
+    def _flipped(self, pictures: Tensor, rng: Generator) -> Tensor:
+        """Which pixels are flipped."""
+        if self.signs == "fresh":
+            numbers = torch.rand(pictures.shape, generator=rng)
+        else:
+            streams = [Seed(self.seed).at("instahide", "signs", name) for name in names_of(pictures)]
+            numbers = torch.stack([torch.rand(pictures.shape[1:], generator=one.rng()) for one in streams])
+        return numbers.to(pictures.device) < 0.5

@@ -7,7 +7,9 @@ Differs: the pictures of one mixture are distinct, where the code may draw one o
 from __future__ import annotations
 
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from hashlib import blake2b
+from typing import Literal
 
 import torch
 from torch import Generator, Tensor
@@ -16,18 +18,26 @@ from gradveil.defenses.base import Defense
 from gradveil.defenses.mixture import Mixture
 from gradveil.defenses.stack import Stack
 from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.seeds import Seed
 from gradveil.types import Batch, Update
 
 MARGIN = 0.1  # of the bound above 1 / k: with less, next to no draw is kept
 AT_ONCE = 256
+Pairs = Literal["fresh", "fixed"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mixing(Defense):
-    """Every picture becomes a mixture of itself and others, and its label the same mixture of their labels."""
+    """Every picture becomes a mixture of itself and others, and its label the same mixture of their labels.
+
+    `pairs`: who is mixed with whom and how much of each, `fresh` in every round or `fixed` by `seed` and the pictures,
+    in whatever order they come.
+    """
 
     k: int = 4
     bound: float = 0.65
+    pairs: Pairs = "fresh"
+    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.k < 1:
@@ -61,11 +71,21 @@ class Mixing(Defense):
     def decoders(self) -> tuple[str, ...]:
         return ("decode-known",)
 
-    def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
-        return self.draw(data, rng)
+    def mixture(self, data: Batch, rng: Generator) -> Mixture:
+        return self.draw(data, rng) if self.pairs == "fresh" else self.draw_once(data)
+
+    def draw_once(self, data: Batch) -> Mixture:
+        """The same for the same pictures: drawn in the order of their names, then put into the order that they have."""
+        names, count = names_of(data.images), len(data.images)
+        order = sorted(range(count), key=names.__getitem__)
+        stream = Seed(self.seed).at(self.title, "pairs", *(names[place] for place in order))
+        drawn = self.draw(Batch(*(x[order] for x in data)), stream.rng())
+        back = torch.tensor(order).argsort().to(data.images.device)
+        own, public = drawn.weights[back].split([count, drawn.weights.shape[1] - count], 1)
+        return replace(drawn, weights=torch.cat([own[:, back], public], 1), fixed=True)
 
     def data(self, data: Batch, rng: Generator) -> Batch:
-        drawn = self.draw(data, rng)
+        drawn = self.mixture(data, rng)
         own = drawn.weights[:, : len(data.labels)]  # public pictures bring no label
         return Batch(mixed(drawn.weights, self.sources(data)), own @ data.labels)
 
@@ -82,6 +102,12 @@ def mixing_in(defense: Defense | None) -> Mixing:
         if isinstance(part, Mixing):
             return part
     raise NotApplicableError("decoding: the defense mixes no pictures, take another attack")
+
+
+def names_of(pictures: Tensor) -> list[str]:
+    """What every picture is known by in all rounds: a digest of its 256 levels."""
+    levels = (255 * pictures).round().to(torch.uint8).cpu().numpy()
+    return [blake2b(picture.tobytes(), digest_size=16).hexdigest() for picture in levels]
 
 
 def mixed(weights: Tensor, sources: Tensor) -> Tensor:

@@ -15,10 +15,11 @@ class Mixture:
 
     weights: Tensor  # [*client, encoding, source]
     flipped: bool  # whether pixels were flipped about mid-gray afterwards, nobody knows which
+    fixed: bool = False  # whether every round has these weights
 
     def take(self, at: Tensor) -> Mixture:
         return replace(self, weights=self.weights[at])
 
     @classmethod
     def of_clients(cls, each: Sequence[Mixture]) -> Mixture:
-        return cls(torch.stack([one.weights for one in each]), each[0].flipped)
+        return replace(each[0], weights=torch.stack([one.weights for one in each]))

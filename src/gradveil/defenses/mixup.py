@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from torch import Generator, Tensor
 
 from gradveil.defenses.base import Paper
-from gradveil.defenses.mixing import Mixing, as_matrix, draw_inside, draw_weights, too_few
+from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, too_few
 from gradveil.defenses.mixture import Mixture
 from gradveil.scenario import Scenario
 from gradveil.types import Batch
@@ -21,7 +21,12 @@ PAPER = Paper("mixup: Beyond Empirical Risk Minimization", "Zhang et al.", 2018,
 
 @dataclass(frozen=True, kw_only=True)
 class Mixup(Mixing):
-    """Mixes every picture with `k` - 1 others of the same client, no weight above `bound`; labels alike."""
+    """Mixes every picture with `k` - 1 others of the same client, no weight above `bound`; labels alike.
+
+    `pairs`: who is mixed with whom and how much of each, `fresh` in every round or `fixed` by `seed` and the pictures.
+    """
+
+    pairs: Pairs = "fresh"  # once more, since a catalogue looks its type up in this module
 
     @property
     def title(self) -> str:

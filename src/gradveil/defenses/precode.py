@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
+from numpy.random import default_rng
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
@@ -24,13 +25,14 @@ from gradveil.defenses.base import Defense, Paper
 from gradveil.defenses.layers import linear_layer, output_of
 from gradveil.errors import ConfigError
 from gradveil.models.start import weights_from
-from gradveil.seeds import normal
+from gradveil.seeds import Seed, normal
 from gradveil.types import Batch, GradientFn, Params, Update
 
 PAPER = Paper(
     "PRECODE - A Generic Model Extension to Prevent Deep Gradient Leakage", "Scheliga et al.", 2022, "arXiv:2108.04725"
 )
 BOTTLENECK, HEAD = "bottleneck", "head"
+MOST_DRAWS = 1024
 
 
 class VariationalBottleneck(nn.Module):
@@ -53,7 +55,8 @@ class VariationalBottleneck(nn.Module):
 class Precode(Defense):
     """Puts a variational bottleneck of `size` in front of the last linear layer, with `beta` as its weight in the loss.
 
-    The last linear layer must be given one row for each picture.
+    The last linear layer must be given one row for each picture. `draws`: of the attacker who knows, who takes the mean
+    gradient over so many draws of its own; 0: the gradient at their mean.
     """
 
     stronger: ClassVar[tuple[str, ...]] = ()
@@ -61,12 +64,15 @@ class Precode(Defense):
     size: int = 256
     beta: float = 1e-3
     seed: int = 0
+    draws: int = 0
 
     def __post_init__(self) -> None:
         if self.size < 1:
             raise ConfigError(f"precode: size = {self.size} is no number of features, take 1 or more")
         if not (self.beta >= 0 and math.isfinite(self.beta)):
             raise ConfigError(f"precode: beta = {self.beta} is not a weight, take a number >= 0")
+        if not 0 <= self.draws <= MOST_DRAWS:
+            raise ConfigError(f"precode: draws = {self.draws} is out of range, take 0 (the mean) to {MOST_DRAWS}")
 
     def check(self, model: nn.Module) -> None:
         linear_layer("precode", model)
@@ -93,26 +99,48 @@ class Precode(Defense):
 
         return drawn
 
-    def surrogate(self, seen: Update) -> MeanPath:
-        return MeanPath(self.beta)
+    def surrogate(self, seen: Update) -> Expected:
+        return Expected(beta=self.beta, size=self.size, draws=self.draws)
 
 
-@dataclass(frozen=True)
-class MeanPath(Defense):
+@dataclass(frozen=True, kw_only=True)
+class Expected(Defense):
     """PRECODE to one who knows it: the mean instead of the draw, and no match from the bottleneck on.
 
     There the gradients are of the numbers drawn (Scheliga et al., 2022, arXiv:2208.04767); before it they are only
-    disturbed.
+    disturbed. With `draws` above 0 it is the mean gradient of so many draws, always the same, and not the gradient of
+    the mean.
     """
 
     beta: float
+    size: int
+    draws: int
 
     def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
         place = bottleneck_of(model)
-        return lambda params, batch: _added(compute(params, batch), divergence(model, params, batch, place), self.beta)
+
+        def expected(params: Params, batch: Batch) -> Update:
+            gradient = (
+                self.mean_gradient(compute, params, batch, f"{place}.noise") if self.draws else compute(params, batch)
+            )
+            return _added(gradient, divergence(model, params, batch, place), self.beta)
+
+        return expected
+
+    def mean_gradient(self, compute: GradientFn, params: Params, batch: Batch, noise: str) -> dict[str, Tensor]:
+        """One batch that holds every picture once for each draw: its loss is the mean over them all."""
+        drawn = fixed_draws(self.draws * batch.images.shape[0], self.size).to(next(iter(params.values())))
+        often = Batch(*(x.repeat(self.draws, *[1] * (x.dim() - 1)) for x in batch))
+        gradient = compute({**params, noise: drawn}, often)
+        return {name: gradient[name] for name in params}
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: u for name, u in update.items() if not {BOTTLENECK, HEAD} & set(name.split("."))}
+
+
+def fixed_draws(rows: int, size: int) -> Tensor:
+    """Normal numbers, the same for every trial: by numpy, since `vmap` has torch draw anew for each."""
+    return torch.from_numpy(default_rng(Seed().at("precode", "draws").number()).standard_normal((rows, size)))
 
 
 def bottleneck_of(model: nn.Module) -> str:

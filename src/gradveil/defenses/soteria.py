@@ -36,8 +36,10 @@ FEATURES = 256  # whose slopes are taken at once: each is as large as a picture
 
 @dataclass(frozen=True, kw_only=True)
 class Soteria(Defense):
-    """Leaves a `rate` share of the features of a linear layer's input out of its gradient; the last such layer's if
-    `layer` is not given."""
+    """Leaves a `rate` share of the features of a linear layer's input out of its gradient.
+
+    `layer` names it; without a name it is the last one.
+    """
 
     stronger: ClassVar[tuple[str, ...]] = ("rate",)
 

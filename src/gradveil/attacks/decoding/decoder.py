@@ -24,6 +24,7 @@ from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.compute import Compute
+from gradveil.defenses.mixture import Mixture
 from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.seeds import Seed
 from gradveil.server import Observation
@@ -100,7 +101,7 @@ class Decoder(Attack):
             found=torch.ones(len(decoded), len(decoded[0]), dtype=torch.bool, device=found.images.device),
             loss=found.loss,
             backend=found.backend,
-            notes=(*found.notes, *estimates, *_one_round_only(seen)),
+            notes=(*found.notes, *estimates, *_about_rounds(seen, granted)),
         )
         if flipped or not self.joint or self.leak == "encoding":
             return got
@@ -140,7 +141,11 @@ class Decoder(Attack):
         )
 
 
-def _one_round_only(seen: Observation) -> tuple[str, ...]:
-    if seen.history or seen.examples == 1:
+def _about_rounds(seen: Observation, granted: Mixture) -> tuple[str, ...]:
+    if seen.examples == 1:
+        return ()
+    if granted.fixed:
+        return ("decoding: all rounds have the same mixtures, so more rounds tell nothing new of the pictures",)
+    if seen.history:
         return ()
     return ("decoding: one round determines mixed pictures badly, grant the attacker more (scenario.rounds)",)

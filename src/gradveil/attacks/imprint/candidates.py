@@ -10,13 +10,18 @@ from gradveil.attacks.imprint.readout import Gradient, Read, padded, strongest
 from gradveil.seeds import Seed, normal
 
 SIGNATURE = 32  # numbers that a candidate is compared by
+AGREED = 2  # units, from which on a candidate is a picture and no mixture
+CLEARLY = 1e-4  # of the largest bias: a smaller activation may be rounding
 OUTLIERS = 0.01  # share of the pixels that may lie outside the box
 
 
-def candidates(gradient: Gradient, place: Place, examples: int, *, box: float, same: float, seed: Seed) -> Read:
+def candidates(
+    gradient: Gradient, place: Place, examples: int, *, box: float, same: float, seed: Seed, consistent: bool = False
+) -> Read:
     """The most plausible inputs: in the range of pictures, shown by many units, strongly.
 
-    A mixture of two pictures differs from unit to unit, since each weighs them by its own way on (see `Imprint`).
+    A mixture of two pictures differs from unit to unit, since each weighs them by its own way on (see `Imprint`). If
+    `consistent`, what a unit shows must also be all that activates it, as far as others are known.
     """
     shift = gradient.shift
     at, there = strongest(shift, len(shift), shift.abs().amax())
@@ -25,7 +30,11 @@ def candidates(gradient: Gradient, place: Place, examples: int, *, box: float, s
     at, signature = at[inside], signature[inside]
     near = torch.cdist(signature, signature) <= same
     strength = shift[at].abs() / shift.abs().amax()
-    picked = _distinct(near, near.sum(-1) + 0.5 * strength, examples)
+    score = near.sum(-1) + 0.5 * strength
+    if consistent:
+        sure = _distinct(near, score.masked_fill(near.sum(-1) < AGREED, 0.0), examples)
+        score = score.masked_fill(_contradicted(gradient, at, sure, near), 0.0)
+    picked = _distinct(near, score, examples)
     inputs = gradient.rows(at[picked]) / shift[at[picked]][:, None]
     sound = bool(shift.isfinite().all())
     return padded(inputs, torch.ones_like(picked, dtype=torch.bool), examples, int(there.sum()), sound)
@@ -42,6 +51,15 @@ def _looked_at(gradient: Gradient, place: Place, at: Tensor, box: float, seed: S
         inside.append(out.to(onto).mean(-1) <= OUTLIERS)
         signature.append(shown.nan_to_num(0.0, 0.0, 0.0) @ onto)
     return torch.cat(inside), torch.cat(signature)
+
+
+def _contradicted(gradient: Gradient, at: Tensor, sure: Tensor, near: Tensor) -> Tensor:
+    """Which units show something else than a picture that several units agree on and that activates them too."""
+    weight, bias = gradient.sent
+    pictures = (gradient.rows(at[sure]) / gradient.shift[at[sure]][:, None]).T
+    parts = [weight[part] @ pictures + bias[part][:, None] for part in gradient.chunks(at)]
+    level = torch.cat([pictures.new_zeros(0, len(sure)), *parts])
+    return ((level > CLEARLY * bias.abs().amax()) & ~near[:, sure]).any(-1)
 
 
 def _distinct(near: Tensor, score: Tensor, most: int) -> Tensor:

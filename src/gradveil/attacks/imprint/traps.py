@@ -36,7 +36,12 @@ def tuned_bias(weight: Tensor, pictures: Tensor, examples: int) -> Float[Tensor,
 
     A batch of that size then holds exactly one such picture as often as it can, 1 / e of the time for large ones.
     """
-    level = (pictures @ weight.T).sort(0).values
+    return bias_at(pictures @ weight.T, examples)
+
+
+def bias_at(level: Tensor, examples: int) -> Float[Tensor, " unit"]:
+    """Of what rows measure of pictures, [picture, unit], the bias above which one in `examples` is."""
+    level = level.sort(0).values
     place = (1 - 1 / max(examples, 2)) * (len(level) - 1)
     low = int(place)
     high = min(low + 1, len(level) - 1)
