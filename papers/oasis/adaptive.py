@@ -3,9 +3,10 @@
     PYTHONPATH=src OMP_NUM_THREADS=1 python3 papers/oasis/adaptive.py --root DATA --out results/adaptive.jsonl
 
 RTF with a functional that a quarter turn leaves alone (the mean), as the paper has it, and with some that it does not;
-`unmix` is RTF by the mean with the transforms known. `single-layer` plants nothing: the model is one linear layer and
-no label comes twice (section IV-D), `single-layer-unmix` the same with the transforms known. DATA holds CIFAR-100.
-Neurons as in the paper: 500 for batches of 8, 600 for 64. A picture counts as exact from 60 dB on.
+`unmix` is RTF by the mean with the transforms known. `cah` is tuned for the private pictures, `cah-copies` for all that
+are fed. `single-layer` plants nothing: the model is one linear layer and no label comes twice (section IV-D),
+`single-layer-unmix` the same with the transforms known. DATA holds CIFAR-100. Neurons as in the paper: for batches of 8
+and 64 RTF 500 and 600, CAH 300 and 600. A picture counts as exact from 60 dB on; each one's PSNR is in the line.
 """
 
 from __future__ import annotations
@@ -38,9 +39,20 @@ from gradveil.server import observe
 from gradveil.types import Batch
 
 DEFENSES = ("none", "major", "minor", "shear", "hflip", "vflip", "major+shear", "major+hflip")
-SERVERS = ("mean", "fourier:1", "fourier:32", "random", "unmix", "single-layer", "single-layer-unmix")
+SERVERS = (
+    "mean",
+    "fourier:1",
+    "fourier:32",
+    "random",
+    "unmix",
+    "cah",
+    "cah-copies",
+    "single-layer",
+    "single-layer-unmix",
+)
 ROUGHLY = 0.02  # in a single layer the copies weigh only nearly alike
 NEURONS = {8: 500, 64: 600}
+TRAPS = {8: 300, 64: 600}
 PUBLIC = slice(9000, 10000)
 EXACT = 60.0  # dB
 
@@ -59,7 +71,7 @@ def cell(data: Dataset, transforms: str, server: str, size: int, batches: int) -
     """One defense against one server, batch after batch."""
     start = time.perf_counter()
     defense = Defense() if transforms == "none" else Oasis(transforms=transforms)
-    attack, model = attack_of(server, NEURONS[size]), model_of(server, data)
+    attack, model = attack_of(server, size, defense.copies), model_of(server, data)
     order = distinct(data) if server.startswith("single-layer") else torch.arange(len(data.images))
     picked = [order[batch * size : (batch + 1) * size] for batch in range(batches)]
     scores = [score for some in picked for score in recovered(data, some, model, defense, attack)]
@@ -86,14 +98,16 @@ def distinct(data: Dataset) -> Tensor:
     return (turn * data.targets.shape[1] + labels).argsort()
 
 
-def attack_of(server: str, neurons: int) -> Attack:
+def attack_of(server: str, size: int, copies: int) -> Attack:
+    if server.startswith("cah"):
+        return ATTACKS["cah"](neurons=TRAPS[size], examples=size * (copies if server == "cah-copies" else 1))
     if server == "single-layer":
         return ATTACKS["linear-model"]()
     if server == "single-layer-unmix":
         return ATTACKS["unmix"](inner="linear-model", explained=ROUGHLY)
     if server == "unmix":
-        return ATTACKS["unmix"](neurons=neurons)
-    return ATTACKS["rtf"](neurons=neurons, functional=server)
+        return ATTACKS["unmix"](neurons=NEURONS[size])
+    return ATTACKS["rtf"](neurons=NEURONS[size], functional=server)
 
 
 def recovered(data: Dataset, some: Tensor, model: nn.Module, defense: Defense, attack: Attack) -> Iterator[float]:
@@ -125,11 +139,12 @@ def about(scores: list[float]) -> dict[str, Any]:
         "exact": exact,
         "rate_low": round(rate.low, 4),
         "rate_high": round(rate.high, 4),
+        "per_picture_psnr": [round(score, 2) for score in scores],
     }
 
 
 def tell(line: dict[str, Any], out: Path | None) -> None:
-    print(json.dumps(line), flush=True)
+    print(json.dumps({key: value for key, value in line.items() if key != "per_picture_psnr"}), flush=True)
     if out is not None:
         with out.open("a") as file:
             file.write(json.dumps(line) + "\n")

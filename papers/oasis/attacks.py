@@ -6,7 +6,9 @@
 One JSON line per attack, number of neurons and batch size: mean and median PSNR in dB, the share of the pictures that
 are exact (above 100 dB), and every picture's own value, which is what the box plots show. `--setting paper` is the
 published code's: behind the normalization, bins of an assumed distribution, scale 0.95; `--setting ours` is this
-project's default. `DATA` holds CIFAR-100; `photos` takes the built-in photographs instead.
+project's default. `DATA` holds CIFAR-100, or is a zip of ImageNet pictures of one size, such as 224 pixels;
+`photos` takes the built-in photographs instead. The last 256 pictures of a shuffled order are public, or those that the
+largest batch leaves.
 """
 
 from __future__ import annotations
@@ -43,7 +45,7 @@ NEXT = "flatten"  # the layer behind the normalization
 
 def main() -> None:
     args = arguments()
-    data = load("photos", size=32) if args.root == "photos" else load("cifar100", root=args.root, split="test")
+    data = pictures(args.root)
     order = torch.randperm(len(data.images), generator=Seed(args.seed).at("order").rng())
     for attack in args.attack:
         for batch in args.batch_sizes:
@@ -53,9 +55,15 @@ def main() -> None:
                 print(json.dumps({key: value for key, value in told.items() if key != "per_picture_psnr"}), flush=True)
 
 
+def pictures(root: str) -> Dataset:
+    if root == "photos":
+        return load("photos", size=32)
+    return load("imagenet" if root.endswith(".zip") else "cifar100", root=root)
+
+
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--root", required=True, help="folder with CIFAR-100, or photos")
+    parser.add_argument("--root", required=True, help="folder with CIFAR-100, a .zip of ImageNet pictures, or photos")
     parser.add_argument("--attack", nargs="+", default=["rtf", "cah"], choices=["rtf", "cah", "linear-model"])
     parser.add_argument("--setting", default="paper", choices=["paper", "ours"])
     parser.add_argument("--neurons", nargs="+", type=int, default=[100, 200, 300, 400, 500, 600, 700, 800, 900])
@@ -97,6 +105,7 @@ def measured(
         "batch_size": batch,
         "functional": args.functional if name == "rtf" else "",
         "precision": args.precision,
+        "pixels": data.shape[-1],
         "pictures": len(values),
         "mean_psnr": float(values.mean()),
         "median_psnr": float(values.median()),
@@ -107,10 +116,11 @@ def measured(
 
 
 def scenarios(data: Dataset, order: Tensor, batch: int, args: argparse.Namespace) -> Iterator[Scenario]:
-    """One batch after the other, each at a fresh linear model; the last pictures of the order are public."""
+    """One batch after the other, each at a fresh linear model."""
     to = {"device": args.device, "dtype": torch.float64 if args.precision == "float64" else torch.float32}
-    public = Batch(*(x[order[-PUBLIC:]].to(**to) for x in (data.images, data.targets)))
-    for group in range(min(args.groups, (len(order) - PUBLIC) // batch)):
+    kept = min(PUBLIC, len(order) - max(args.batch_sizes))
+    public = Batch(*(x[order[-kept:]].to(**to) for x in (data.images, data.targets)))
+    for group in range(min(args.groups, (len(order) - kept) // batch)):
         private = Batch(*(x[order[group * batch :][:batch]][None].to(**to) for x in (data.images, data.targets)))
         yield Scenario(
             name="oasis",
