@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
+from gradveil.defenses.mixup import Mixup
+from gradveil.defenses.prune import Prune
 from gradveil.errors import ConfigError
 from gradveil.fit import FALLS, accuracy, fit
 from gradveil.policies.policy import Policy
-from gradveil.types import Batch
+from gradveil.types import Batch, Update
 
 CLASSES = 3
 
@@ -40,6 +42,32 @@ def test_it_learns_and_ends_in_eval_mode() -> None:
     fit(model, data, epochs=8, batch_size=16)
     assert accuracy(model, data) > 0.9 > before
     assert not model.training
+
+
+def test_what_feeds_and_what_sends_act_on_every_batch() -> None:
+    fed, sent = [], []
+
+    def feed(batch: Batch, rng: Generator) -> Batch:
+        fed.append(float(torch.rand((), generator=rng)))
+        return batch
+
+    def send(update: Update, rng: Generator) -> Update:
+        sent.append(set(update))
+        return {name: torch.zeros_like(gradient) for name, gradient in update.items()}
+
+    model = fit(net(), squares(), epochs=2, batch_size=16, weight_decay=0, feed=feed, send=send)
+    assert len(set(fed)) == len(sent) == 6  # each with a stream of its own
+    assert sent[0] == {name for name, _ in model.named_parameters()}
+    assert all(torch.equal(p, q) for p, q in zip(model.parameters(), net().parameters(), strict=True))
+
+
+def test_pruning_nothing_and_mixing_nothing_change_nothing() -> None:
+    kept, alone = Prune(ratio=0.0), Mixup(k=1)
+    plain = fit(net(), squares(), epochs=2, batch_size=16)
+    defended = fit(net(), squares(), epochs=2, batch_size=16, feed=alone.data, send=kept.update)
+    assert torch.allclose(weights(plain), weights(defended), atol=1e-6)
+    pruned = fit(net(), squares(), epochs=2, batch_size=16, send=Prune(ratio=0.9).update)
+    assert not torch.allclose(weights(plain), weights(pruned), atol=1e-3)
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not() -> None:

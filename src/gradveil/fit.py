@@ -11,14 +11,14 @@ from contextlib import AbstractContextManager, nullcontext
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from gradveil.errors import ConfigError
 from gradveil.policies.draw import Draw
 from gradveil.policies.policy import Policy
 from gradveil.policies.training_pipeline import CropAndFlip
 from gradveil.seeds import Seed
-from gradveil.types import Batch
+from gradveil.types import Batch, Update
 
 FALLS = (3 / 8, 5 / 8, 7 / 8)  # of all steps
 AT_ONCE = 512  # pictures that are classified at once
@@ -35,6 +35,8 @@ def fit(
     weight_decay: float = 5e-4,
     augment: bool = True,
     policy: Policy | None = None,
+    feed: Callable[[Batch, Generator], Batch] | None = None,
+    send: Callable[[Update, Generator], Update] | None = None,
     seed: int = 0,
     device: str = "cpu",
     bf16: bool = False,
@@ -43,7 +45,9 @@ def fit(
     """Train the model in place, on pictures [n, c, h, w] with soft labels [n, class]; it ends in eval mode.
 
     A policy is drawn anew for every picture and epoch, after the crop. Of an epoch the last batch is left out if it is
-    not full. `on_epoch` gets the epochs behind us and the last batch's loss, which still lies on the device.
+    not full. `feed` changes what a batch is, `send` what its gradient is: the stages `data` and `update` of a defense,
+    each batch being a client's round. `on_epoch` gets the epochs behind us and the last batch's loss, which still lies
+    on the device.
     """
     if epochs < 1 or batch_size < 1 or not len(data.images):
         raise ConfigError(f"fit: {len(data.images)} pictures, {epochs} epochs and batches of {batch_size}, give more")
@@ -59,11 +63,15 @@ def fit(
         stream = Seed(seed).at("fit", epoch)
         for place, (fed, labeled) in enumerate(_batches(images, labels, size, augment, policy, stream)):
             _set_rate(optimizer, rate, (epoch * each + place) / (epochs * each))
+            if feed is not None:
+                fed, labeled = feed(Batch(fed, labeled), stream.at("feed", place).rng())
             with _autocast(bf16, device):
                 logits = model(fed.contiguous(memory_format=layout))
             loss = F.cross_entropy(logits.float(), labeled)
             optimizer.zero_grad(set_to_none=True)
             loss.backward()
+            if send is not None:
+                _replace_gradients(model, send, stream.at("send", place).rng())
             optimizer.step()
         if on_epoch is not None:
             on_epoch(epoch + 1, loss.detach())
@@ -91,6 +99,13 @@ def _batches(
 def _set_rate(optimizer: torch.optim.Optimizer, rate: float, progress: float) -> None:
     for group in optimizer.param_groups:
         group["lr"] = rate * 0.1 ** sum(progress >= fall for fall in FALLS)
+
+
+def _replace_gradients(model: nn.Module, send: Callable[[Update, Generator], Update], rng: Generator) -> None:
+    params = dict(model.named_parameters())
+    sent = send({name: p.grad for name, p in params.items() if p.grad is not None}, rng)
+    for name, gradient in sent.items():
+        params[name].grad = gradient
 
 
 def _autocast(bf16: bool, device: str) -> AbstractContextManager:

@@ -46,6 +46,34 @@ def test_cifar10_binary(tmp_path: Path) -> None:
     assert len(load("cifar10", root=tmp_path, split="train", limit=2)) == 2
 
 
+def test_files_behind_the_limit_are_not_needed(tmp_path: Path) -> None:
+    write(tmp_path / "test_batch.bin", np.array([[3]]), pixels(1))
+    write(tmp_path / "data_batch_1.bin", np.array([[1], [2]]), pixels(2))
+    assert load("cifar10", root=tmp_path, split="train", limit=2).targets.argmax(1).tolist() == [1, 2]
+    with pytest.raises(ConfigError, match=r"data_batch_2\.bin: no such file"):
+        load("cifar10", root=tmp_path, split="train", limit=3)
+
+
+def test_the_first_classes_alone(tmp_path: Path) -> None:
+    write(tmp_path / "test.bin", np.array([[19, 99], [4, 0], [0, 1]]), pixels(3))
+    data = load("cifar100", root=tmp_path, classes=2)
+    assert np.array_equal(as_bytes(data), pixels(3)[1:])
+    assert data.class_names == NAMES100[:2]
+    assert data.targets.tolist() == [[1, 0], [0, 1]]
+    with pytest.raises(ConfigError, match="classes"):
+        load("cifar100", root=tmp_path, classes=0)
+
+
+@pytest.mark.skipif(not SHARED.is_dir(), reason="shared/data is not here")
+def test_archives_of_other_classes_are_not_needed(tmp_path: Path) -> None:
+    for name in ("cifar100_labels.npz", "cifar100_train_0.zip"):
+        (tmp_path / name).symlink_to(SHARED / name)
+    some = load("cifar100", root=tmp_path, split="train", classes=2)
+    assert some.targets.sum(0).tolist() == [500, 500]
+    with pytest.raises(ConfigError, match=r"cifar100_train_1\.zip: missing or damaged"):
+        load("cifar100", root=tmp_path, split="train", classes=35)
+
+
 def test_cifar100_binary_takes_the_fine_label(tmp_path: Path) -> None:
     write(tmp_path / "cifar-100-binary" / "test.bin", np.array([[19, 99], [4, 0]]), pixels(2))
     data = load("cifar100", root=tmp_path)

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gradveil.errors import ConfigError
 from gradveil.generators.files import load_generator
 from gradveil.generators.progan import ProGan, pixel_norm, widths_of
 from gradveil.generators.stored import store_network
@@ -78,6 +79,23 @@ def test_a_stored_one_draws_the_same(tmp_path: Path) -> None:
     again = load_generator(tmp_path / "g.safetensors")
     assert torch.equal(again(z), model(z))
     assert (again.latent, again.size) == ((12,), (3, 16, 16))
+
+
+def test_half_precision_is_read_as_single(tmp_path: Path) -> None:
+    model, z = small(), torch.randn(2, 12)
+    store_network(tmp_path / "g.safetensors", "progan", small().half(), SMALL, {"source": "nowhere"}, {})
+    again = load_generator(tmp_path / "g.safetensors")
+    assert again(z).dtype == torch.float32
+    assert torch.equal(again(z), model.half().float()(z))
+    assert not torch.equal(again(z), small()(z))
+
+
+def test_other_precisions_are_refused(tmp_path: Path) -> None:
+    broken = small()
+    broken.paint.bias = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64), requires_grad=False)
+    store_network(tmp_path / "g.safetensors", "progan", broken, SMALL, {"source": "nowhere"}, {})
+    with pytest.raises(ConfigError, match="another type"):
+        load_generator(tmp_path / "g.safetensors")
 
 
 def converter() -> Any:

@@ -70,26 +70,33 @@ CIFAR100 = Distribution(
 
 def cifar10(*, root: str | Path = "data", split: str = "test", limit: int | None = None) -> Dataset:
     """CIFAR-10, 32x32 color, 10 classes; needs the folder cifar-10-batches-bin (binary version) in `root`."""
-    return _load(CIFAR10, Path(root), split, limit)
+    return _load(CIFAR10, Path(root), split, limit, len(NAMES10))
 
 
-def cifar100(*, root: str | Path = "data", split: str = "test", limit: int | None = None) -> Dataset:
-    """CIFAR-100, 32x32 color, 100 classes; needs the folder cifar-100-binary (binary version) in `root`."""
-    return _load(CIFAR100, Path(root), split, limit)
+def cifar100(
+    *, root: str | Path = "data", split: str = "test", limit: int | None = None, classes: int | None = None
+) -> Dataset:
+    """CIFAR-100, 32x32 color, 100 classes; needs the folder cifar-100-binary (binary version) in `root`.
+
+    `classes` keeps the first so many classes.
+    """
+    check_positive("cifar100", classes=classes)
+    known = len(NAMES100)
+    return _load(CIFAR100, Path(root), split, limit, known if classes is None else min(classes, known))
 
 
-def _load(kind: Distribution, root: Path, split: str, limit: int | None) -> Dataset:
+def _load(kind: Distribution, root: Path, split: str, limit: int | None, classes: int) -> Dataset:
     check_split(kind.name, split)
     check_positive(kind.name, limit=limit)
     if kind is CIFAR100 and (root / LABELS).is_file():
-        pictures, labels = read_mosaics(root, split, limit)
+        pictures, labels = read_mosaics(root, split, limit, classes)
     else:
-        pictures, labels = _read_binary(kind, _binary_folder(kind, root), split, limit)
+        pictures, labels = _read_binary(kind, _binary_folder(kind, root), split, limit, classes)
     return Dataset(
         name=kind.name,
         images=from_bytes(pictures),
-        targets=one_hot(labels, len(kind.class_names)),
-        class_names=kind.class_names,
+        targets=one_hot(labels, classes),
+        class_names=kind.class_names[:classes],
         mean=kind.mean,
         std=kind.std,
     )
@@ -105,8 +112,16 @@ def _binary_folder(kind: Distribution, root: Path) -> Path:
     raise ConfigError(f"{root}: no {kind.name} here; {advice}")
 
 
-def _read_binary(kind: Distribution, folder: Path, split: str, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
-    tables = [_read_records(kind, folder / name) for name in kind.files[split]]
+def _read_binary(
+    kind: Distribution, folder: Path, split: str, limit: int | None, classes: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The files in their order, no more of them than `limit` needs."""
+    tables, there = [], 0
+    for name in kind.files[split]:
+        if limit is None or there < limit:
+            table = _read_records(kind, folder / name)
+            tables.append(table[table[:, kind.label_bytes - 1] < classes])
+            there += len(tables[-1])
     records = np.concatenate(tables)[:limit]
     return records[:, kind.label_bytes :].reshape(-1, 3, 32, 32), records[:, kind.label_bytes - 1]
 

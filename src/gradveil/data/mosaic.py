@@ -22,13 +22,20 @@ SIDE, COLUMNS = 32, 20
 LARGEST_MEMBER = 4 * 2**20  # a mosaic has about 1 MB
 
 
-def read_mosaics(root: Path, split: str, limit: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Pictures (n, 3, 32, 32) and labels in the official order; decodes only the classes that `limit` leaves."""
+def read_mosaics(
+    root: Path, split: str, limit: int | None, classes: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Pictures (n, 3, 32, 32) and labels in the official order; decodes only what `limit` and `classes` leave.
+
+    Archives lie in the order of the classes: those behind the last one that is needed are not opened.
+    """
     labels = _labels(root / LABELS, split)
-    kept = labels[:limit]
+    kept = labels[labels < classes][:limit] if classes is not None else labels[:limit]
     pictures = np.zeros((len(kept), SIDE, SIDE, 3), np.uint8)
     missing = set(kept.tolist())
     for archive in ARCHIVES[split]:
+        if not missing:
+            break
         for label, raw, where in _members(root / archive, missing):
             tiles = _tiles(raw, int((labels == label).sum()), where)
             pictures[kept == label] = tiles[: int((kept == label).sum())]

@@ -95,8 +95,13 @@ def _weights(file: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if wrong:
         raise ConfigError(f"{file}: {len(wrong)} tensors do not fit, the first is {wrong[0][:200]}; {TRAIN}")
     with safe_open(file, framework="pt") as opened:
-        tensors = {name: opened.get_tensor(name) for name in shapes}
+        tensors = {name: _widened(opened.get_tensor(name), expected[name].dtype) for name in shapes}
     for name, tensor in tensors.items():
         if tensor.dtype != expected[name].dtype or not bool(tensor.isfinite().all()):
             raise ConfigError(f"{file}: {name}: has numbers that are not finite or of another type; {TRAIN}")
     return tensors
+
+
+def _widened(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A file may hold half precision to be half as large; what is computed with is not."""
+    return tensor.to(dtype) if (tensor.dtype, dtype) == (torch.float16, torch.float32) else tensor

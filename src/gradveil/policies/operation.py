@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from gradveil.policies import enhance, geometry, shear, tone
+
+AT_ONCE, FEWEST = 200_000, 8  # numbers in a block, and pictures of it
 
 
 @dataclass(frozen=True)
@@ -19,10 +23,18 @@ class Operation:
     """
 
     name: str
-    apply: Callable[[Tensor, Tensor], Tensor]
+    function: Callable[[Tensor, Tensor], Tensor]
     amounts: tuple[float, ...]  # of the magnitudes 0 to 9
     signed: bool
     summary: str
+
+    def apply(self, images: Tensor, amount: Tensor) -> Tensor:
+        """All pictures; on a CPU in blocks, since memory for a whole batch may be fetched anew at every step."""
+        size = max(FEWEST, AT_ONCE // max(1, math.prod(images.shape[1:])))
+        if images.device.type != "cpu" or len(images) <= size:
+            return self.function(images, amount)
+        blocks = zip(images.split(size), amount.split(size), strict=True)
+        return torch.cat([self.function(*block) for block in blocks])
 
 
 def even(first: float, last: float) -> tuple[float, ...]:
