@@ -14,7 +14,7 @@ from typing import Any
 
 from victims import attacked, bench_of, tell
 
-from gradveil.attacks import ATTACKS
+from gradveil.attacks.invertgrad import invertgrad
 from gradveil.data import load
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
@@ -51,10 +51,11 @@ def main() -> None:
         defense: Defense = DEFENSES[name](**options)
         attackers = ("unaware", "adaptive") if defense.has_adaptive_attacker else ("unaware",)
         for attacker in attackers:
-            seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive")
-            attack = ATTACKS["invertgrad"](steps=args.steps, tv=args.tv)
+            seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
+            attack = invertgrad(steps=args.steps, tv=args.tv)
             sent = encoded_size({key: update[0].cpu() for key, update in seen.update.items()})
-            head = {"defense": label, "attacker": attacker, "steps": args.steps, "images": args.images, "bytes": sent}
+            head = {"defense": label, "attacker": attacker, "steps": args.steps, "images": args.images}
+            head |= {"first": args.first, "bytes": sent}
             tell(head | attacked(attack, seen, truth, bench, defense), args.out)
 
 
@@ -65,6 +66,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--model", default="resnet20-4")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--images", type=int, default=50)
+    parser.add_argument("--first", type=int, default=0, help="the first picture: 50 goes on where 50 pictures ended")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--tv", type=float, default=1e-2)
     parser.add_argument("--device", default="cpu")
