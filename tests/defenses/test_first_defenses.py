@@ -207,3 +207,8 @@ def test_repr_rebuilds_it(defense: Defense) -> None:
 
 def test_mask_is_a_defense_of_its_own() -> None:
     assert Mask({"w": torch.tensor([True, False])}).update({"w": torch.ones(2)}, rng())["w"].tolist() == [1, 0]
+
+
+def test_an_audit_of_a_stack_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="stack: of: holds no defense"):
+        Stack(()).check(nn.Identity())

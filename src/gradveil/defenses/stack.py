@@ -38,6 +38,10 @@ class Stack(Defense):
                 around = defense
 
     def check(self, model: nn.Module) -> None:
+        if not self.defenses:
+            raise ConfigError(
+                "stack: of: holds no defense, write of = [{name = ..., option = ...}, ...] in a config file"
+            )
         for defense in self.defenses:
             defense.check(model)
             model = defense.model(model)
