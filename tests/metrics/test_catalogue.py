@@ -28,6 +28,7 @@ TAGGER = Tagger(name="random", network=network, features=network)
 OFFERED = {
     "retrieval": {"gallery": OTHERS},
     "retrieval-top5": {"gallery": OTHERS},
+    "retrieval-detail": {"gallery": OTHERS},
     "retrieval-features": {"features": FEATURES},
     "retrieval-features-top5": {"features": FEATURES},
     "jaccard": {"tagger": TAGGER},

@@ -149,3 +149,26 @@ def test_an_empty_or_unfitting_gallery_is_refused():
         METRICS["retrieval"](gallery=GALLERY[:0])
     with pytest.raises(ConfigError, match="same size"):
         METRICS["retrieval"](gallery=GALLERY).score(level(0), level(0))
+
+
+def test_detail_finds_a_picture_that_was_pushed_away_and_pixels_do_not():
+    truth = GALLERY[:6].reshape(6, 1, 3, 8, 8)
+    ramp = torch.linspace(-2, 2, 8)[:, None].expand(8, 8)
+    pushed = (0.2 * truth + 0.8 * torch.rand(6, 1, 3, 1, 1) + 0.3 * ramp).clamp(-5, 5)
+    rivals = GALLERY[6:]
+    assert METRICS["retrieval-detail"](gallery=rivals).score(pushed, truth).tolist() == [[1.0]] * 6
+    assert METRICS["retrieval"](gallery=rivals).score(pushed, truth).sum() < 6
+
+
+def test_detail_of_a_flat_picture_finds_nobody_and_of_nan_is_not_measured():
+    score = METRICS["retrieval-detail"](gallery=GALLERY[1:]).score
+    truth = GALLERY[:1].reshape(1, 1, 3, 8, 8)
+    assert score(torch.full_like(truth, 0.4), truth).item() == 0
+    assert score(torch.full_like(truth, torch.nan), truth).isnan().all()
+
+
+def test_detail_of_noise_is_at_chance():
+    rng = torch.Generator().manual_seed(3)
+    guesses, truths = (torch.rand(TRIES, 1, 3, 8, 8, generator=rng) for _ in range(2))
+    hits = int(METRICS["retrieval-detail"](gallery=GALLERY[:9]).score(guesses, truths).sum())
+    assert at_least(hits, TRIES, 0.999) < 0.1 < at_most(hits, TRIES, 0.999)

@@ -10,7 +10,13 @@ from gradveil.metrics.labels import labels
 from gradveil.metrics.lpips import lpips, lpips_vgg
 from gradveil.metrics.ms_ssim import ms_ssim
 from gradveil.metrics.psnr import psnr
-from gradveil.metrics.retrieval import retrieval, retrieval_features, retrieval_features_top5, retrieval_top5
+from gradveil.metrics.retrieval import (
+    retrieval,
+    retrieval_detail,
+    retrieval_features,
+    retrieval_features_top5,
+    retrieval_top5,
+)
 from gradveil.metrics.ssim import ssim
 
 METRICS: dict[str, Callable[..., Metric]] = {
@@ -23,6 +29,7 @@ METRICS: dict[str, Callable[..., Metric]] = {
     "jaccard": jaccard,
     "retrieval": retrieval,
     "retrieval-top5": retrieval_top5,
+    "retrieval-detail": retrieval_detail,
     "retrieval-features": retrieval_features,
     "retrieval-features-top5": retrieval_features_top5,
     "labels": labels,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -13,6 +14,7 @@ from gradveil.metrics.nearest import copies, rivals_ahead
 from gradveil.types import Images
 
 TOP = 5
+WINDOW = 5  # pixels: what is coarser is light and color, and no detail
 
 Gallery = Float[Tensor, "other channel height width"]
 
@@ -25,6 +27,18 @@ def retrieval(*, gallery: Gallery) -> Metric:
 def retrieval_top5(*, gallery: Gallery) -> Metric:
     """1 where the original is among the five nearest of itself and a gallery of other pictures, else 0."""
     return _on_pixels("retrieval-top5", TOP, gallery)
+
+
+def retrieval_detail(*, gallery: Gallery) -> Metric:
+    """As retrieval, nearest in what differs from its surroundings: light and color may have been pushed away."""
+    return Metric(
+        name="retrieval-detail",
+        score=lambda got, truth: identified_by_detail(got, truth, gallery),
+        more_is_leakier=True,
+        unit="",
+        summary=f"Is the original the nearest of {_others(gallery) + 1} pictures by their detail? 1 yes, 0 no.",
+        chance=1 / (len(gallery) + 1),
+    )
 
 
 def retrieval_features(*, features: FeatureGallery) -> Metric:
@@ -79,6 +93,23 @@ def identified(got: Images, truth: Images, gallery: Gallery, top: int = 1) -> Fl
     guess, original = (images.flatten(-3).flatten(0, -2) for images in (got, truth))
     ahead = rivals_ahead(guess, original, gallery.flatten(1).to(guess.device))
     return _hits(ahead, top).reshape(got.shape[:-3])
+
+
+def identified_by_detail(got: Images, truth: Images, gallery: Gallery) -> Float[Tensor, "*client example"]:
+    """Top-1 by the correlation of details; ties and copies as in `identified`. A flat picture finds nobody."""
+    _check(got, gallery)
+    shape = got.shape[-3:]
+    guess, original = (detail(images.reshape(-1, *shape)) for images in (got, truth))
+    ahead = rivals_ahead(guess, original, detail(gallery.to(guess.device)))
+    return _hits(ahead, 1).reshape(got.shape[:-3])
+
+
+def detail(pictures: Float[Tensor, "picture channel height width"]) -> Float[Tensor, "picture number"]:
+    """What is left of a picture without its local means, as a direction: the nearest has the largest correlation."""
+    window = min(WINDOW, *pictures.shape[-2:])
+    window -= 1 - window % 2
+    means = F.avg_pool2d(pictures.double(), window, 1, window // 2, count_include_pad=False)
+    return F.normalize((pictures.double() - means).flatten(1))
 
 
 def recognized(got: Images, truth: Images, features: FeatureGallery, top: int = 1) -> Float[Tensor, "*client example"]:

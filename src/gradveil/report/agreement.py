@@ -26,6 +26,7 @@ TITLES = {
     "jaccard": "Jaccard of tags",
     "retrieval": "nearest in the gallery",
     "retrieval-top5": "among the five nearest",
+    "retrieval-detail": "nearest by detail",
     "retrieval-features": "nearest by features",
     "retrieval-features-top5": "among five by features",
 }

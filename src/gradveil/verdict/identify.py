@@ -20,10 +20,12 @@ FIRST = "retrieval"
 SEARCHES = {  # metric -> among how many
     FIRST: 1,
     "retrieval-top5": 5,
+    "retrieval-detail": 1,
     "retrieval-features": 1,
     "retrieval-features-top5": 5,
 }
 ERROR = 0.05
+BY = {"features": " by what a network sees", "detail": " by its detail"}  # other than pixels
 SAID = {1: "is the nearest", 5: "is among the five nearest"}
 
 
@@ -44,7 +46,7 @@ class Search:
 
     @property
     def on(self) -> str:
-        return "features" if "features" in self.metric else "pixels"
+        return next((kind for kind in BY if kind in self.metric), "pixels")
 
     @property
     def share(self) -> float:
@@ -61,7 +63,7 @@ class Search:
     @property
     def said(self) -> str:
         """A sentence for a reader who knows nothing of metrics."""
-        where = "" if self.on == "pixels" else " by what a network sees"
+        where = BY.get(self.on, "")
         chance = "unknown" if self.chance is None else f"{self.chance:.1%}"
         return f"Of {self.hits} of {self.of} pictures the original {SAID[self.top]}{where}; chance explains {chance}."
 
