@@ -64,7 +64,8 @@ def logistic() -> nn.Module:
 
 TINY_LODA = {"extractor": "lenet:untrained", "layers": "all", "steps": 3, "cache": False}
 NEVER_IDLE = 100.0  # other pictures are fed at any strength: the update is another one of about the same size
-MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rate=0.08, cache=False)
+# in [0, 1]: in the default units c = 0.1 pushes 16 times as hard, which is no longer mild
+MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rate=0.08, units="unit", cache=False)
 EITHER_SIDE = Ats(policy="0", library=("shearX2",))
 DRAWN = {"generator": tiny_generator(), "inner": "invertgrad:steps=200,tv=[1e-4,1e-2]", "steps": 150, "restarts": 1}
 BRIEFLY_DRAWN = DRAWN | {"inner": "rog:steps=10,factor=2", "steps": 8, "restarts": 2}

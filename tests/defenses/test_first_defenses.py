@@ -15,7 +15,7 @@ from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
-from gradveil.defenses.prune import Mask, Prune
+from gradveil.defenses.prune import Mask, Prune, pruned
 from gradveil.defenses.stack import Stack, stack
 from gradveil.errors import ConfigError
 from gradveil.scenario import LocalTraining
@@ -88,6 +88,14 @@ def test_the_pruned_count_is_exact_and_the_smallest_go(ratio: float) -> None:
 def test_of_equal_magnitudes_the_earlier_go() -> None:
     tied = torch.tensor([2.0, -2.0, 1.0, 2.0, 2.0])
     assert Prune(ratio=0.6).update({"w": tied}, rng())["w"].tolist() == [0, 0, 0, 2, 2]
+
+
+def test_a_gpu_prunes_the_same_numbers() -> None:
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU here")
+    tied = torch.randint(-9, 10, (5000,), generator=rng()).float()  # many of equal magnitude
+    for count in (1, 2500, 4999):
+        assert torch.equal(pruned(tied.cuda(), count).cpu(), pruned(tied, count))
 
 
 def test_more_numbers_than_quantile_takes() -> None:

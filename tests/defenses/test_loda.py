@@ -87,7 +87,7 @@ def test_another_option_is_another_encoding() -> None:
     private = pictures(1)
     plain = TINY.encode(private)
     changes = ({"c": 50.0}, {"steps": 13}, {"layers": "first1"}, {"seed": 1}, {"starts": "drawn"}, {"public": "digits"},
-               {"reduce": "sum"}, {"units": "normalized"}, {"extractor": "convnet8:untrained"})  # fmt: skip
+               {"reduce": "mean"}, {"units": "unit"}, {"extractor": "convnet8:untrained"})  # fmt: skip
     sized = torch.nn.functional.interpolate(private, (9, 9))  # the least that a convnet takes
     for change in changes:
         other = replace(TINY, **change)

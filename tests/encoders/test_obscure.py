@@ -62,10 +62,12 @@ def test_the_objective_is_equation_4_by_hand(features: Features) -> None:
         second = conv2(squash(first))
         return [first, second, conv3(squash(second))]
 
-    alike = sum(((a - b) ** 2).sum((1, 2, 3)) for a, b in zip(g(x), g(private), strict=True))
-    apart = ((x - private) ** 2).sum((1, 2, 3))
-    got = value(x, private, features, Recipe(c=20.0))
-    assert torch.allclose(got, alike - 20 * apart, rtol=1e-5)
+    squares = [(a - b) ** 2 for a, b in zip(g(x), g(private), strict=True)]
+    apart = (x - private) ** 2
+    for_sums = sum(square.sum((1, 2, 3)) for square in squares) - 20 * apart.sum((1, 2, 3))
+    for_means = sum(square.mean((1, 2, 3)) for square in squares) - 20 * apart.mean((1, 2, 3))
+    assert torch.allclose(value(x, private, features, Recipe(c=20.0)), for_sums, rtol=1e-5)
+    assert torch.allclose(value(x, private, features, Recipe(c=20.0, reduce="mean")), for_means, rtol=1e-5)
 
 
 def test_a_step_has_the_length_of_the_rate(features: Features) -> None:

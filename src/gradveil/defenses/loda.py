@@ -1,7 +1,8 @@
 """Learning to Obscure Data (Wan et al., 2022): clients train on pictures with the features of theirs and other pixels.
 
 An encoding starts at a public picture and goes where the features of a public network are those of the private picture
-and the pixels are not (equation 4, `gradveil.encoders.obscure`). Differs: the start is chosen by the picture's hash
+and the pixels are not (equation 4, `gradveil.encoders.obscure`). Pixels are in units of the network's normalization,
+of which the paper says nothing, but to which its tables are nearest. Differs: the start is chosen by the picture's hash
 instead of drawn, so that one picture has one encoding, and it is moved a little, so that no two pictures share one.
 The update is that of the encodings, and an attacker who knows the defense has no surrogate to run: it inverts the
 update first and the encoding then, as `loda-inverse` does.
@@ -53,7 +54,7 @@ class Loda(Defense):
     steps: int = 500
     rate: float = 0.1
     reduce: Reduce = "sum"
-    units: Units = "unit"
+    units: Units = "normalized"
     public: str = "photos"
     starts: Starts = "own"
     seed: int = 0
@@ -113,6 +114,8 @@ class Loda(Defense):
         """What the encodings keep, on the device and in the type of some pictures."""
         shape = shape_of(like)
         model = copy.deepcopy(load_extractor(self.extractor, shape)).to(like.device, like.dtype)
+        if like.is_cuda and torch.backends.cudnn.allow_tf32:  # as tensor cores want it; plain float32 does not gain
+            model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return Features(model, self.layers, shape)
 
     def key(self, shape: Shape) -> str:
@@ -160,7 +163,7 @@ def preset(of_layers: str, weight: float, summary: str) -> Callable[..., Loda]:
         steps: int = 500,
         rate: float = 0.1,
         reduce: Reduce = "sum",
-        units: Units = "unit",
+        units: Units = "normalized",
         public: str = "photos",
         starts: Starts = "own",
         seed: int = 0,

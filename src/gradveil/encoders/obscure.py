@@ -1,7 +1,8 @@
 """Algorithm 1 of LODA (Wan et al., 2022): away from the picture, near to its features, by steps of one length.
 
-The paper leaves open whether squares are summed or averaged and in which units pixels are. Sums over pixels in [0, 1]
-are the default; `papers/loda/calibrate.py` compares.
+The paper leaves open whether squares are summed or averaged and in which units pixels are. `Loda` sums them and has
+pixels in the units of the extractor's normalization, which comes nearest to tables 5 and 6 of the paper. In [0, 1] sums
+hide nothing at the paper's weights (docs/decisions/0016-loda-reading.md).
 """
 
 from __future__ import annotations
@@ -70,8 +71,8 @@ def objective(got: Sequence[Tensor], wanted: Sequence[Tensor], apart: Tensor, re
 
 
 def size(x: Tensor, reduce: Reduce) -> Tensor:
-    squares = x.square().flatten(1)
-    return squares.sum(1) if reduce == "sum" else squares.mean(1)
+    squares, within = x.square(), tuple(range(1, x.dim()))  # not flattened: that would copy what is channels last
+    return squares.sum(within) if reduce == "sum" else squares.mean(within)
 
 
 def obscure(pictures: Tensor, starts: Tensor, extract: Extract, recipe: Recipe, scale: Scale = UNIT) -> Tensor:

@@ -54,10 +54,15 @@ def train_extractor(
     model = MODELS[schooling.model](classes=dataset.targets.shape[1], shape=dataset.shape, **known)
     settings = {name: value for name, value in asdict(schooling).items() if name != "model"}
     learned = Batch(dataset.images[held:], dataset.targets[held:])
-    fit(model, learned, **settings, device=device, on_epoch=on_epoch)
+    fit(model, learned, **settings, device=device, bf16=in_bf16(device), on_epoch=on_epoch)
     if not all(bool(x.isfinite().all()) for x in model.state_dict().values()):
         raise ConfigError("--rate: the extractor has numbers that are not finite, give a lower rate")
     return model.cpu(), accuracy(model, Batch(dataset.images[:held], dataset.targets[:held]))
+
+
+def in_bf16(device: str) -> bool:
+    """A GPU multiplies in bfloat16, several times as fast; weights and sums stay float32."""
+    return torch.device(device).type == "cuda"
 
 
 def store_extractor(model: nn.Module, dataset: Dataset, schooling: Schooling, right: float, out: Path) -> None:

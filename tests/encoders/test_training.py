@@ -1,0 +1,33 @@
+"""Extractors: on a CPU in float32, on a GPU in bfloat16."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gradveil.data import load
+from gradveil.encoders import training
+from gradveil.encoders.training import Schooling, in_bf16, train_extractor
+from gradveil.types import Batch
+
+
+def test_bfloat16_is_for_gpus() -> None:
+    assert [in_bf16(device) for device in ("cpu", "cuda", "cuda:1")] == [False, True, True]
+
+
+def test_a_tenth_of_the_pictures_is_held_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    dataset, asked = load("photos", limit=20, size=16), {}
+
+    def fit(model: nn.Module, data: Batch, **options: Any) -> nn.Module:
+        asked.update(options, images=data.images)
+        return model.eval()
+
+    monkeypatch.setattr(training, "fit", fit)
+    _, right = train_extractor(dataset, Schooling(model="lenet", epochs=3), "cpu")
+    assert torch.equal(asked["images"], dataset.images[2:])
+    assert asked["bf16"] is False
+    assert asked["epochs"] == 3
+    assert right in (0.0, 0.5, 1.0)

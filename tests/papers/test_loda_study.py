@@ -1,0 +1,90 @@
+"""The scripts of papers/loda: what they calibrate is what the product runs, and what matters most is done first."""
+
+from __future__ import annotations
+
+import copy
+import json
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import pytest
+import torch
+
+from gradveil.defenses import DEFENSES
+from gradveil.defenses.loda import Loda
+from gradveil.encoders.extractor import load_extractor
+from gradveil.encoders.features import Features
+from gradveil.encoders.obscure import Recipe, Scale, obscure
+from gradveil.seeds import Seed
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "papers" / "loda"))
+import calibrate  # noqa: E402  # pyright: ignore[reportMissingImports]
+from study import Study  # noqa: E402  # pyright: ignore[reportMissingImports]
+from training import accuracies  # noqa: E402  # pyright: ignore[reportMissingImports]
+
+SHAPE = (3, 8, 8)
+RESULTS = ROOT / "papers" / "loda" / "results"
+
+
+def rows(name: str) -> list[dict]:
+    return [json.loads(line) for line in (RESULTS / name).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["sum", "mean", "sum, normalized", "mean, normalized"])
+def test_a_reading_is_encoded_as_the_product_encodes_it(name: str) -> None:
+    reading, features = (
+        calibrate.READINGS[name],
+        Features(copy.deepcopy(load_extractor("lenet:untrained", SHAPE)), "all", SHAPE),
+    )
+    private, starts = torch.rand(2, 3, *SHAPE, generator=Seed(0).rng())
+    got = calibrate.encoded(private, starts, features, reading, 2.0, Namespace(steps=7, rate=0.1))
+    recipe = Recipe(c=2.0, steps=7, rate=0.1, reduce=reading.reduce)
+    assert torch.allclose(
+        got, obscure(private, starts, features, recipe, Scale.of(reading.units, features.model, private))
+    )
+
+
+def test_norms_are_the_roots_of_the_sums() -> None:
+    far, apart = torch.full((2, 1, 3, 3), 2.0), torch.full((2, 1, 2, 2), 3.0)
+    got = calibrate.READINGS["norms"].objective([far], [torch.zeros_like(far)], apart, 10.0)
+    assert torch.allclose(got, torch.full((2,), 6.0 - 10 * 6.0))
+
+
+def test_the_share_that_is_left_is_none_at_the_picture_and_all_at_the_start() -> None:
+    private, start = torch.rand(2, 4, *SHAPE, generator=Seed(0).rng())
+    assert calibrate.left((private, private, start)) == 0
+    assert calibrate.left((start, private, start)) == 1
+    assert torch.isclose(calibrate.left(((start + private) / 2, private, start)), torch.tensor(0.5))
+
+
+def test_the_default_is_the_nearest_to_the_tables_of_those_that_keep_features() -> None:
+    """By mean square of decibels, over the weights of tables 5 and 6 at which another reading was tried."""
+    off: dict[str, dict[tuple[str, float], float]] = {}
+    tried = [row for row in rows("calibration.jsonl") if "paper" in row and row["steps"] == 170]
+    for row in tried:
+        off.setdefault(row["reading"], {})[row["preset"], row["c"]] = (row["psnr"] - row["paper"]["psnr"]) ** 2
+    assert off.keys() == calibrate.READINGS.keys()
+    lost = {row["reading"] for row in tried if (row["preset"], row["c"]) == ("loda-1", 20) and row["features"][-1] > 1}
+    assert lost == {"mean, normalized"}  # farther from the picture than the public picture that it started from
+    chosen = off["sum, normalized"]
+    for name in off.keys() - lost - {"sum, normalized"}:
+        assert sum(chosen[cell] for cell in off[name]) < sum(off[name].values()), name
+    presets = [DEFENSES[name]() for name in ("loda", "loda-1", "loda-2", "loda-3")]
+    assert {(one.reduce, one.units) for one in presets if isinstance(one, Loda)} == {("sum", "normalized")}
+
+
+def test_pruning_which_takes_longest_is_trained_last() -> None:
+    cells = list(accuracies(Study(Namespace())))
+    assert cells[:3] == ["none", "loda-1", "loda-2"]
+    assert all(name.startswith("prune") for name in cells[-2:])
+
+
+def test_detail_sees_through_a_change_of_coarse_colors() -> None:
+    """A picture whose colors are turned far, but whose detail is its own, is found; a picture of its own is not."""
+    drawn = torch.rand(24, *SHAPE, generator=Seed(0).rng())
+    private, others, unrelated = drawn[:2], drawn[2:20], drawn[20:22]
+    ramp = torch.linspace(-2, 2, 8).view(1, 1, 1, 8).expand_as(private)
+    assert calibrate.by_detail(private + ramp, private, others)["identified_by_detail"] == 2
+    assert calibrate.by_detail(unrelated, private, torch.cat([others, unrelated]))["identified_by_detail"] == 0
