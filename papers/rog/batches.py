@@ -3,7 +3,9 @@
     PYTHONPATH=src python3 papers/rog/batches.py --root DATA --out batches.jsonl --page batches.html
 
 The 160 victims hold one batch of 128, two of 64 and ten of 16. Best and worst are by LPIPS, as in the paper, or by PSNR
-where there are no LPIPS weights. `--page` shows the sixteen best and the sixteen worst of each size.
+where there are no LPIPS weights. Labels repeat in the larger batches, and from a gray start pictures of one label move
+alike for ever; `--start uniform` tells them apart. `--page` shows the sixteen best and the sixteen worst of each size,
+or its halves.
 """
 
 from __future__ import annotations
@@ -30,9 +32,9 @@ def main() -> None:
     for size in args.batches:
         clients = min(args.clients, VICTIMS // size)
         seen, truth = bench.observed(clients, Defense(), batch=size)
-        attack: Any = ATTACKS["rog"](steps=args.steps)
+        attack: Any = ATTACKS["rog"](steps=args.steps, rate=args.rate, start=args.start)
         line = bench.attacked(attack, seen, truth)
-        head = {"batch": size, "clients": clients, "steps": args.steps, "model": args.model}
+        head = {"batch": size, "clients": clients, "steps": args.steps, "model": args.model, "start": args.start}
         tell(head | extremes(line) | line, args.out)
         parts += shown(size, line, truth.private.images.float().cpu())
     if args.page:
@@ -60,13 +62,15 @@ def shown(size: int, line: dict[str, Any], originals: Tensor) -> list[str]:
     order = order_of(line)
     rows = {"original": originals, **{name or "ROG": images for name, images in line["images"].items()}}
     flat = {name: images.flatten(0, 1) for name, images in rows.items()}
-    ends = {"best": order[:SHOWN], "worst": order[-SHOWN:]}
+    count = min(SHOWN, len(order) // 2)
+    ends = {"best": order[:count], "worst": order[-count:]}
     return [sheet(f"Batch of {size}, {name}", {k: x[at] for k, x in flat.items()}) for name, at in ends.items()]
 
 
 def arguments() -> argparse.Namespace:
     made = parser(__doc__)
     made.add_argument("--batches", type=int, nargs="+", default=[16, 64, 128])
+    made.add_argument("--start", default="gray", choices=("gray", "uniform"), help="gray keeps equal labels equal")
     made.add_argument("--page", type=Path)
     return made.parse_args()
 

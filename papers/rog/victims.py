@@ -10,18 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Collection
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from watch import Watched, search, watch
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.descent import eager, graphed
 from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.finish import Enhance, keep
+from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, equalize, keep
 from gradveil.attacks.rog import rog
 from gradveil.compute import Compute, pick_device
 from gradveil.data import Dataset
@@ -40,6 +39,7 @@ from gradveil.types import Batch
 ARCHIVE, LPIPS = "imagenet128_500.zip", "lpips_alex.npz"
 VICTIMS, OF_A_CLASS = 160, 5
 BATCH, LOCAL_STEPS, RATE = 16, 5, 5e-3
+CURVES = ("psnr", "lpips")
 
 
 def dealt() -> Tensor:
@@ -77,38 +77,43 @@ class Bench:
         )
         return observe(scenario, defense, rog(), Seed(0))
 
-    def attacked(self, attack: Inversion, seen: Observation, truth: Truth) -> dict[str, Any]:
-        """One search, scored as it is and, with an enhancer, as that makes it. Pictures under `images`."""
+    def attacked(
+        self, attack: Inversion, seen: Observation, truth: Truth, steps: Collection[int] = ()
+    ) -> dict[str, Any]:
+        """One search, scored as it is and, with an enhancer, as that makes it. Pictures under `images`.
+
+        With `steps` the search is watched, and `moments` has what it showed after each of them.
+        """
         begin = now(self.compute)
-        got = replace(attack, finish=keep).reconstruct(seen, Seed(1), self.compute)
+        got = watch(attack, seen, self.compute, steps) if steps else search(attack, seen, self.compute)
         told: dict[str, Any] = {"seconds": round(now(self.compute) - begin, 2), "backend": got.backend}
         told |= {"failed": int((~got.loss.isfinite()).sum()), "loss": about(got.loss.cpu())}
-        finishes = {"": attack.finish} | ({"enhanced": Enhance(self.enhancer)} if self.enhancer else {})
         images = {}
-        for name, finish in finishes.items():
+        for name, finish in self.finishes(attack.finish).items():
             images[name], scores = self.scored(finish(got.images.float()), truth)
             told |= {f"{metric}{'_' * bool(name)}{name}": about(values) for metric, values in scores.items()}
-        return told | {"images": images}
+        return told | {"images": images} | ({"moments": self.seen_at(got, truth)} if steps else {})
 
-    def scored(self, pictures: Tensor, truth: Truth) -> tuple[Tensor, dict[str, Tensor]]:
+    def finishes(self, finish: Finish) -> dict[str, Finish]:
+        """Without a name: what the search itself gives. Equalizing comes before the enhancer, and is told alone too."""
+        first = {"equalized": finish} if finish is equalize else {}
+        enhance = Enhance(self.enhancer) if self.enhancer else keep
+        last = {"enhanced": Sequence((finish, enhance)) if first else enhance} if self.enhancer else {}
+        return {"": clamp, **first, **last}
+
+    def seen_at(self, got: Watched, truth: Truth) -> list[dict[str, Any]]:
+        """Step, match of every client, and the scores of every picture by PSNR and, with its weights, LPIPS."""
+        told = []
+        for moment in got.moments:
+            scores = self.scored(got.pictures(moment), truth, CURVES)[1]
+            told.append({"step": moment.step, "match": moment.match.cpu(), **scores})
+        return told
+
+    def scored(self, pictures: Tensor, truth: Truth, only: Collection[str] = ()) -> tuple[Tensor, dict[str, Tensor]]:
         original = truth.private.images.float().cpu()
         aligned = align(pictures.clamp(0, 1).float().cpu(), original).images
-        return aligned, {metric.name: metric.score(aligned, original).flatten() for metric in self.metrics}
-
-
-def watched(attack: Inversion, seen: Observation, compute: Compute, every: int) -> Iterator[tuple[int, float, Tensor]]:
-    """Step, mean match and pictures of the first restart, every so many steps."""
-    seen = replace(seen, labels=attack.infer_labels(seen))
-    with compute.active(), torch.no_grad():
-        backend = choose(seen, attack.distance, compute.backend)
-        descent, start = attack.prepare(seen, Seed(1), backend, [(c, 0) for c in range(len(seen.names))])
-        graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
-        step = (graphed if graphs else eager)(descent, descent.begin(start))
-        for taken in range(1, attack.steps + 1):
-            carry = step()
-            if taken % every == 0 or taken == attack.steps:
-                z = {name.removeprefix("best."): x for name, x in carry.items() if name.startswith("best.")}
-                yield taken, float(carry["match"].mean()), descent.objective.space.reveal(z).clamp(0, 1)
+        asked = [metric for metric in self.metrics if not only or metric.name in only]
+        return aligned, {metric.name: metric.score(aligned, original).flatten() for metric in asked}
 
 
 def now(compute: Compute) -> float:
@@ -119,14 +124,19 @@ def now(compute: Compute) -> float:
 
 def about(values: Tensor) -> dict[str, Any]:
     between = mean_interval(values.tolist())
-    told = {"mean": round(values.mean().item(), 4), "best": round(values.max().item(), 4)}
-    bounds = {"low": round(between.low, 4), "high": round(between.high, 4)} if between else {}
-    return told | bounds | {"each": [round(x, 4) for x in values.tolist()]}
+    told = {"mean": short(values.mean().item()), "best": short(values.max().item())}
+    bounds = {"low": short(between.low), "high": short(between.high)} if between else {}
+    return told | bounds | {"each": [short(x) for x in values.tolist()]}
+
+
+def short(x: float) -> float:
+    """Five digits, however small: a sum of squares may be 1e-6."""
+    return float(f"{x:.5g}")
 
 
 def tell(line: dict[str, Any], out: Path | None) -> None:
     """One line on the screen without the long lists, and all but the pictures in the file."""
-    kept = {key: value for key, value in line.items() if key != "images"}
+    kept = {key: value for key, value in line.items() if key not in ("images", "moments")}
     short = {k: {n: v for n, v in x.items() if n != "each"} if isinstance(x, dict) else x for k, x in kept.items()}
     print(json.dumps(short), flush=True)
     if out is not None:
@@ -166,6 +176,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
     made.add_argument("--chunk", type=int, help="clients at once; measured unless given")
     made.add_argument("--clients", type=int, default=4)
     made.add_argument("--steps", type=int, default=100)
+    made.add_argument("--rate", type=float, default=0.05, help="of ROG's search; larger where steps are few")
     made.add_argument("--local-steps", type=int, default=LOCAL_STEPS)
     made.add_argument("--size", type=int, default=128)
     made.add_argument("--model", default="lenet5", help="lenet5, vgg7 or resnet18-plain; lenet is LeNetZhu")
