@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import save_file
-from scenes import drawn, scene, seen_in, smooth
+from scenes import CLASSES, drawn, scene, seen_in, smooth
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.inversion import finish
@@ -189,3 +189,11 @@ def test_signs_are_matched_by_a_tanh_that_an_aware_attacker_knows(fedavg: Scenar
     aware, unaware = (attack.reconstruct(one, Seed(0), ALONE) for one in (seen, replace(seen, defense=None)))
     assert aware.loss[0] < unaware.loss[0]
     assert isinstance(rog(space="pixels").space, Pixels)
+
+
+def test_two_pictures_of_one_label_do_not_stay_equal() -> None:
+    both = torch.eye(CLASSES, dtype=torch.float64)[[1, 1]][None]
+    model = MODELS["lenet5"](classes=CLASSES, shape=(3, 32, 32)).double().eval()
+    seen = seen_in(scene(model, clients=1, examples=2, shape=(3, 32, 32), labels=both))
+    got = rog(steps=20).reconstruct(seen, Seed(1), ALONE)
+    assert (got.images[0, 0] - got.images[0, 1]).abs().max() > 0.05

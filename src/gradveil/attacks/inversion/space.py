@@ -14,6 +14,7 @@ from gradveil.server import Observation
 from gradveil.types import Images, Latent
 
 Start = Literal["normal", "uniform", "gray", "black"]
+APART = 1e-2  # in [0, 1]: pictures of one label that start equal get equal gradients, and stay equal to the end
 Reveal = Literal["private", "fed"]  # a transformed picture is reported as it was before, or as the model saw it
 
 
@@ -78,8 +79,10 @@ class BoundPixels:
             return {"pixels": normal(self.shape, rng, self.mean)}
         if self.space.start == "uniform":
             return {"pixels": (uniform(self.shape, rng, self.mean) - self.mean) / self.std}
-        level = 0.5 if self.space.start == "gray" else 0.0
-        return {"pixels": ((level - self.mean) / self.std).expand(self.shape).contiguous()}
+        flat = torch.full(self.shape, 0.5 if self.space.start == "gray" else 0.0).to(self.mean)
+        if self.shape[0] > 1:
+            flat = flat + APART * uniform(self.shape, rng, self.mean)
+        return {"pixels": (flat - self.mean) / self.std}
 
     def decode(self, z: Latent) -> Images:
         return z["pixels"] * self.std + self.mean
