@@ -3,8 +3,11 @@
     PYTHONPATH=src python3 papers/ats/models.py --root DATA --out DIR --device cuda semi:resnet20-4 plain:convnet32 ...
 
 semi: a tenth of the training set, 50 epochs, as the search of ATS has it; stages: all of it with crops and flips, kept
-after 25, 50, 75 and 100 % of the epochs; plain: without any augmentation; policies: crops, flips and 100 random
-policies, one drawn for each picture; hybrid: crops, flips and the published hybrid. SGD as in the code of ATS, in bf16.
+after 0, 25, 50, 75 and 100 % of the epochs (`stage-25-NAME` ...); plain: without any augmentation; policies: crops,
+flips and 100 random policies, one drawn for each picture; hybrid: crops, flips and the published hybrid. SGD as in the
+code of ATS, in bf16 on a GPU; a CPU that knows bf16 is faster with `--bf16` too. A model without normalization inside
+needs a smaller `--rate`.
+For Fashion-MNIST give `--data fashion-mnist`; `--classes 67` does with the first two archives of CIFAR-100.
 """
 
 from __future__ import annotations
@@ -16,11 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from correlation import drawn
+from policy_rounds import drawn
 from safetensors.torch import save_file
 from torch import Tensor, nn
+from victims import pictures_of
 
-from gradveil.data import Dataset, load
+from gradveil.data import Dataset
 from gradveil.fit import accuracy, fit
 from gradveil.models import MODELS
 from gradveil.policies import Policy
@@ -32,7 +36,7 @@ WHOLE = 12_000_000  # bytes of a file; larger models are written in two
 
 def main() -> None:
     args = arguments()
-    train_set, test_set = (load(args.data, root=args.root, split=split) for split in ("train", "test"))
+    train_set, test_set = (pictures_of(args, split) for split in ("train", "test"))
     args.out.mkdir(parents=True, exist_ok=True)
     for choice in args.models:
         kind, _, name = choice.partition(":")
@@ -52,7 +56,7 @@ def epochs_of(kind: str, args: argparse.Namespace) -> int:
 
 def trained(kind: str, name: str, model: nn.Module, data: Dataset, args: argparse.Namespace) -> None:
     step = 10 if kind == "semi" else 1
-    options: dict[str, Any] = {"epochs": epochs_of(kind, args), "device": args.device, "augment": kind != "plain"}
+    options: dict[str, Any] = {"epochs": epochs_of(kind, args), "rate": args.rate, "augment": kind != "plain"}
     if kind == "policies":
         alternatives = tuple(policy.alternatives[0] for policy in drawn(100))
         options["policy"] = Policy(drawn(1)[0].library, alternatives)
@@ -61,11 +65,14 @@ def trained(kind: str, name: str, model: nn.Module, data: Dataset, args: argpars
 
     def keep(epoch: int, loss: Tensor) -> None:
         share = 100 * epoch // options["epochs"]
-        if kind == "stages" and share in (25, 50, 75) and 100 * epoch % options["epochs"] == 0:
+        if args.device == "cpu":  # a GPU would have to wait for the number
+            print(f"{kind}:{name}, {epoch} of {options['epochs']} epochs, loss {loss.item():.3f}", flush=True)
+        if kind == "stages" and share in (0, 25, 50, 75, 100) and 100 * epoch % options["epochs"] == 0:
             save(model, args.out / f"stage-{share}-{name}")
 
+    keep(0, torch.zeros(()))
     some = Batch(data.images[::step], data.targets[::step])
-    fit(model, some, bf16=args.device != "cpu", on_epoch=keep, **options)
+    fit(model, some, device=args.device, bf16=args.bf16, on_epoch=keep, **options)
 
 
 def save(model: nn.Module, path: Path) -> None:
@@ -82,8 +89,11 @@ def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True)
     parser.add_argument("--data", default="cifar100")
+    parser.add_argument("--classes", type=int, help="the first ones of CIFAR-100 only")
     parser.add_argument("--out", required=True, type=Path)
-    parser.add_argument("--epochs", type=int, default=20)
+    parser.add_argument("--epochs", type=int, default=20, help="of all kinds but semi")
+    parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--bf16", action="store_true", default=torch.cuda.is_available())
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("models", nargs="+", metavar="KIND:MODEL")
     return parser.parse_args()

@@ -1,75 +1,95 @@
 """ATS, figure 11 and tables 7, 9 and 10: steps, stages of training, batch sizes, stacked operations, starts, transfer.
 
     PYTHONPATH=src:papers/ats python3 papers/ats/sweeps.py --root DATA --checkpoints DIR --out OUT.jsonl \\
-        --images 50 --device cuda --precision tf32 steps stages batches stacked black
+        --images 48 --device cuda --precision tf32 steps stages batches stacked black
 
-`--checkpoints` holds stage-25, -50, -75 and -100.safetensors. Every sweep is run without and with the policy; the
-attack is the preset of ATS. For Fashion-MNIST give `--data fashion-mnist` and a policy found on CIFAR-100.
+`--checkpoints` holds stage-0-MODEL, -25, -50, -75 and -100.safetensors, as `models.py` makes them. Every sweep is run
+without and with the policy, `control` without it. The attack is the preset of ATS; cells that differ only in the policy
+run together, and a cell that several sweeps of a run have is attacked once. For Fashion-MNIST give `--data
+fashion-mnist` and a model of it: `transfer` takes policies found on CIFAR-100.
 """
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from victims import Bench, attacked, bench_of, tell
+from victims import Bench, attacked_together, bench_of, pictures_of, tell
 
-from gradveil.attacks import ATTACKS
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.data import load
+from gradveil.attacks.invertgrad import invertgrad_ats
+from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 
 
+@dataclass(frozen=True, kw_only=True)
+class Study:
+    """What all sweeps share: the options, the models by stage, and the cells that were attacked before."""
+
+    args: argparse.Namespace
+    test: Dataset
+    benches: dict[int, Bench] = field(default_factory=dict)
+    cells: dict[Hashable, dict[str, Any]] = field(default_factory=dict)
+
+    def bench(self, stage: int) -> Bench:
+        if stage not in self.benches:
+            weights = self.args.checkpoints / f"stage-{stage}-{self.args.model}.safetensors"
+            self.benches[stage] = bench_of(self.args, self.test, weights)
+        return self.benches[stage]
+
+
 def main() -> None:
     args = arguments()
-    args.test = load(args.data, root=args.root, split="test")
-    bench = bench_of(args, args.test, args.checkpoints / "stage-100.safetensors")
+    study = Study(args=args, test=pictures_of(args, "test"))
     for name in args.sweeps:
-        SWEEPS[name](bench, args)
+        SWEEPS[name](study)
 
 
-def steps(bench: Bench, args: argparse.Namespace) -> None:
-    for count in (4800, 7800, 10800, 13800):
-        for policy in ("none", args.policy):
-            run("steps", count, policy, bench, args, steps=count)
+def control(study: Study) -> None:
+    """No policy, TV weights by stages: does the attack recover anything where nobody defends?"""
+    for stage in (0, 25, 100):
+        for tv in (1e-4, 1e-3, 1e-2):
+            run("control", f"stage {stage}, TV {tv:g}", ("none",), study, stage=stage, tv=tv)
 
 
-def stages(bench: Bench, args: argparse.Namespace) -> None:
-    for stage in (25, 50, 75, 100):
-        here = bench_of(args, args.test, args.checkpoints / f"stage-{stage}.safetensors")
-        for policy in ("none", args.policy):
-            run("stages", stage, policy, here, args)
+def steps(study: Study) -> None:
+    for count in study.args.counts:
+        run("steps", count, ("none", study.args.policy), study, steps=count)
 
 
-def batches(bench: Bench, args: argparse.Namespace) -> None:
+def stages(study: Study) -> None:
+    for stage in (0, 25, 50, 75, 100):  # ATS has not the untrained one, from which pictures are recovered most
+        run("stages", stage, ("none", study.args.policy), study, stage=stage)
+
+
+def batches(study: Study) -> None:
     for size in (1, 2, 4, 8):
-        for policy in ("none", args.policy):
-            run("batches", size, policy, bench, args, batch=size)
+        run("batches", size, ("none", study.args.policy), study, batch=size)
 
 
-def stacked(bench: Bench, args: argparse.Namespace) -> None:
-    for policy in ("none", "3", "3-43", "3-43-15", args.policy):
-        run("stacked", policy, policy, bench, args)
+def stacked(study: Study) -> None:
+    run("stacked", "", ("none", "3", "3-43", "3-43-15", study.args.policy), study)
 
 
-def black(bench: Bench, args: argparse.Namespace) -> None:
+def black(study: Study) -> None:
     """The attacker who starts from black pixels, as shifts leave them."""
-    for policy in ("21-3-16", "21-13-3", args.policy):
-        run("start", "random", policy, bench, args)
-        run("start", "black", policy, bench, args, space=Pixels(start="black"))
+    policies = ("none", "21-3-16", "21-13-3", study.args.policy)
+    run("start", "random", policies, study)
+    run("start", "black", policies, study, space=Pixels(start="black"))
 
 
-def transfer(bench: Bench, args: argparse.Namespace) -> None:
-    for policy in ("none", "13-43-18", "21-3-16", "13-43-18+21-3-16", "3-1-7+43-18-18"):
-        run("transfer", args.data, policy, bench, args)
+def transfer(study: Study) -> None:
+    policies = ("none", "13-43-18", "21-3-16", "13-43-18+21-3-16", "3-1-7+43-18-18")
+    run("transfer", study.args.data, policies, study)
 
 
-SWEEPS: dict[str, Callable[[Bench, argparse.Namespace], None]] = {
+SWEEPS: dict[str, Callable[[Study], None]] = {
+    "control": control,
     "steps": steps,
     "stages": stages,
     "batches": batches,
@@ -80,28 +100,58 @@ SWEEPS: dict[str, Callable[[Bench, argparse.Namespace], None]] = {
 
 
 def run(
-    sweep: str, value: Any, policy: str, bench: Bench, args: argparse.Namespace, *, batch: int = 1, **changed: Any
+    sweep: str,
+    value: Any,
+    policies: Sequence[str],
+    study: Study,
+    *,
+    stage: int = 100,
+    batch: int = 1,
+    tv: float | None = None,
+    **changed: Any,
 ) -> None:
-    attack: Inversion = replace(ATTACKS["invertgrad-ats"](steps=args.steps), **changed)
-    library = (
-        "ats-paper" if "16" in policy.replace("+", "-").split("-") else "ats-code"
-    )  # 16 is a shift in the paper only
-    defense = Defense() if policy == "none" else DEFENSES["ats"](policy=policy, library=library)
-    seen, truth = bench.observed(defense, max(1, args.images // batch), batch=batch)
-    head = {"sweep": sweep, "value": value, "policy": policy, "model": args.model, "steps": attack.steps}
-    tell(head | attacked(attack, seen, truth, bench, defense), args.out)
+    args = study.args
+    weight = args.tv if tv is None else tv
+    attack = replace(invertgrad_ats(steps=args.steps, tv=weight), **changed)
+    attack_missing(policies, study, attack, stage, batch)
+    for policy in policies:
+        head = {"sweep": sweep, "value": value, "policy": policy, "model": args.model, "data": args.data}
+        head |= {"steps": attack.steps, "tv": weight, "images": args.images}
+        tell(head | study.cells[stage, policy, repr(attack), batch], args.out)
+
+
+def attack_missing(policies: Sequence[str], study: Study, attack: Inversion, stage: int, batch: int) -> None:
+    """Those policies that this attack has not met in another sweep, together."""
+    missing = [policy for policy in policies if (stage, policy, repr(attack), batch) not in study.cells]
+    if not missing:
+        return
+    bench, defenses = study.bench(stage), [defense_of(policy) for policy in missing]
+    rounds = [bench.observed(defense, max(1, study.args.images // batch), batch=batch) for defense in defenses]
+    seen, truths = zip(*rounds, strict=True)
+    for policy, told in zip(missing, attacked_together(attack, seen, truths, bench, defenses), strict=True):
+        study.cells[stage, policy, repr(attack), batch] = told
+
+
+def defense_of(policy: str) -> Defense:
+    if policy == "none":
+        return Defense()
+    places = policy.replace("+", "-").split("-")
+    return DEFENSES["ats"](policy=policy, library="ats-paper" if "16" in places else "ats-code")  # a shift there only
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True)
     parser.add_argument("--data", default="cifar100")
-    parser.add_argument("--model", default="convnet32")
+    parser.add_argument("--classes", type=int, help="the first ones of CIFAR-100 only, as in models.py")
+    parser.add_argument("--model", default="convnet8")
     parser.add_argument("--checkpoints", required=True, type=Path)
     parser.add_argument("--policy", default="3-1-7+43-18-18")
     parser.add_argument("--out", type=Path)
-    parser.add_argument("--images", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=4800)
+    parser.add_argument("--images", type=int, default=48)
+    parser.add_argument("--steps", type=int, default=4800, help="of all sweeps but steps")
+    parser.add_argument("--counts", type=int, nargs="+", default=[4800, 7800, 10800, 13800], help="of the sweep steps")
+    parser.add_argument("--tv", type=float, default=1e-4, help="weight of the total variation, ATS has 1e-4")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("sweeps", nargs="+", choices=sorted(SWEEPS))

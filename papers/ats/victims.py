@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -13,10 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradveil.attacks.base import Reconstruction
+from gradveil.attacks.inversion.backend import Chosen
 from gradveil.attacks.inversion.descent import Descent, Stepper, best_of
 from gradveil.attacks.inversion.engine import Inversion, Outcome
 from gradveil.compute import Compute
-from gradveil.data import Dataset
+from gradveil.data import Dataset, load
 from gradveil.defenses.base import Defense
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
@@ -58,7 +60,7 @@ class Bench:
         names = tuple(f"c{first + i:04d}" for i in range(count))
         threat = ThreatModel(knows_defense=aware)
         scenario = Scenario(name="ats", model=self.model, private=private, names=names, threat=threat)
-        return observe(scenario, defense, Honest(), Seed(seed))
+        return observe(scenario, defense, Honest(), Seed(seed))  # pyright: ignore[reportArgumentType]
 
 
 class Honest:
@@ -97,37 +99,67 @@ class Telling(Inversion):
         total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
         return Outcome(both, total, match, torch.zeros_like(end["done"]), end["broke"])
 
+    def best_restarts(self, seen: Observation, parts: list[Outcome], backend: Chosen) -> Reconstruction:
+        twice = None if seen.labels is None else seen.labels.repeat(1, 2, 1)
+        return super().best_restarts(replace(seen, labels=twice), parts, backend)
+
 
 def attacked(attack: Inversion, seen: Observation, truth: Truth, bench: Bench, defense: Defense) -> dict[str, Any]:
-    """Both pictures against what they should be; `fed` is what the papers measure, `private` what leaks.
+    """Both pictures against what they should be; `fed` is what the papers measure, `private` what leaks."""
+    return attacked_together(attack, [seen], [truth], bench, [defense])[0]
 
-    `identified` counts those that are nearest to their original among 1,000 others, transformed too for `fed`.
-    """
+
+def attacked_together(
+    attack: Inversion,
+    rounds: Sequence[Observation],
+    truths: Sequence[Truth],
+    bench: Bench,
+    defenses: Sequence[Defense],
+) -> list[dict[str, Any]]:
+    """The same attack on rounds that differ in their defense alone, all at once; `seconds` is a round's share."""
     begin = time.perf_counter()
+    seen = rounds[0] if len(rounds) == 1 else joined(rounds, [str(place) for place in range(len(rounds))])
     got = Telling.of(attack).reconstruct(seen, Seed(1), bench.compute)
-    seconds = time.perf_counter() - begin
-    private, fed = got.images.float().cpu().clamp(0, 1).chunk(2, 1)
-    score = METRICS["psnr"]().score
-    told = {"seconds": round(seconds, 1), "backend": got.backend, "failed": int((~got.loss.isfinite()).sum())}
-    others = bench.gallery(defense)
-    for kind, pictures, true in (("private", private, truth.private), ("fed", fed, truth.fed)):
+    pictures = got.images.float().cpu().clamp(0, 1)
+    seconds = (time.perf_counter() - begin) / len(rounds)
+    sizes = [len(one.names) for one in rounds]
+    told = []
+    for part, loss, truth, defense in zip(pictures.split(sizes), got.loss.split(sizes), truths, defenses, strict=True):
+        head = {"seconds": round(seconds, 1), "backend": got.backend, "failed": int((~loss.isfinite()).sum())}
+        told.append(head | compared(part, truth, bench.gallery(defense)) | {"notes": got.notes})
+    return told
+
+
+def compared(pictures: Tensor, truth: Truth, others: Mapping[str, Tensor]) -> dict[str, Any]:
+    """`identified` counts those that are nearest to their original among 1,000 others, transformed too for `fed`;
+    `blank` is the PSNR of a gray picture."""
+    private, fed = pictures.chunk(2, 1)
+    score, told = METRICS["psnr"]().score, {}
+    for kind, part, true in (("private", private, truth.private), ("fed", fed, truth.fed)):
         original = true.images.float().cpu()
-        aligned = align(pictures, original).images
+        aligned = align(part, original).images
         told[f"psnr_{kind}"] = about(score(aligned, original).flatten())
+        told[f"blank_{kind}"] = round(score(torch.full_like(original, 0.5), original).mean().item(), 3)
         told[f"identified_{kind}"] = int(METRICS["retrieval"](gallery=others[kind]).score(aligned, original).sum())
-    return told | {"notes": got.notes}
+    return told
 
 
 def about(values: Tensor) -> dict[str, Any]:
     between = mean_interval(values.tolist())
     return {
         "mean": round(values.mean().item(), 3),
-        "sd": round(values.std().item(), 3),
+        "sd": round(values.std().item(), 3) if len(values) > 1 else None,
         "low": round(between.low, 3) if between else None,
         "high": round(between.high, 3) if between else None,
         "best": round(values.max().item(), 2),
         "each": [round(x, 2) for x in values.tolist()],
     }
+
+
+def pictures_of(args: argparse.Namespace, split: str) -> Dataset:
+    """All of the data set, or its first classes where the archives of the others may be missing."""
+    options = {} if args.classes is None else {"classes": args.classes}
+    return load(args.data, root=args.root, split=split, **options)
 
 
 def model_of(name: str, data: Dataset, weights: Path | None, device: str) -> nn.Module:

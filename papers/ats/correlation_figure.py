@@ -1,0 +1,94 @@
+"""The file of `correlation.py` as figure 5 of ATS shows it, and its coefficients as a table.
+
+    PYTHONPATH=src:papers/ats python3 papers/ats/correlation_figure.py OUT.json figure.svg [KIND]
+
+Dots: policies, scored with the half-trained model; the dashed line: pictures without any policy. KIND is what is seen
+of the attack: fed (PSNR against the picture as fed, as in the paper), private, blank, gain or identified. For a run
+that was ended before its time, of the policies that it came to.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from correlation import correlations
+
+from gradveil.report.charts import Chart, Series
+
+AXES = {
+    "fed": "PSNR against the picture as fed, dB",
+    "private": "PSNR against the private picture, dB",
+    "blank": "PSNR of a gray picture, dB",
+    "gain": "PSNR of the attack minus that of a gray picture, dB",
+    "identified": "share of pictures that are identified",
+}
+KINDS = {
+    "fed": "as fed",
+    "private": "private",
+    "blank": "gray picture, no attack",
+    "gain": "attack minus gray",
+    "identified": "identified, as fed",
+}
+
+
+def main() -> None:
+    if len(sys.argv) not in (3, 4) or not set(sys.argv[3:]) <= set(AXES):
+        sys.exit(__doc__)
+    told = json.loads(Path(sys.argv[1]).read_text())
+    Path(sys.argv[2]).write_text(chart(told, *sys.argv[3:]).svg())
+    print(table(told))
+
+
+def chart(told: dict[str, Any], kind: str = "fed", similarity: str = "flat") -> Chart:
+    scores, names = told["scores"]["half-trained"][similarity], told["policies"]
+    series = []
+    for name, psnr in told["psnr"].items():
+        points = list(zip(scores[1:], psnr[kind][1:], strict=False))  # a run may have been ended before the last
+        series.append(Series(name=name, points=points, titles=names[1:]))
+    return Chart(
+        title="Score and attack",
+        x=f"privacy score: area under the {similarity} similarity of gradients",
+        y=AXES[kind],
+        series=series,
+        horizontals=[psnr[kind][0] for psnr in told["psnr"].values() if psnr[kind]],
+    )
+
+
+def table(told: dict[str, Any]) -> str:
+    """One row for each model attacked, model scored with, and similarity: Pearson's against each PSNR."""
+    found = correlations(told)
+    lines = [
+        "| attacked | scored with | similarity | seen | Pearson | Fisher | bootstrap | Spearman | Fieller | policies |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for key, one in found.items():
+        models, similarity, kind = key.rsplit(", ", 2)
+        attacked, _, scorer = models.partition(" by ")
+        cells = [attacked, scorer, similarity, KINDS[kind], *coefficient_cells(one), str(one["policies"])]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def coefficient_cells(one: dict[str, Any]) -> list[str]:
+    """Empty where there are too few policies for a coefficient."""
+    if "pearson" not in one or "spearman" not in one:
+        return [""] * 5
+    pearson, spearman = one["pearson"], one["spearman"]
+    return [
+        f"{pearson['value']:.2f}",
+        between(pearson["low"], pearson["high"]),
+        between(pearson["bootstrap_low"], pearson["bootstrap_high"]),
+        f"{spearman['value']:.2f}",
+        between(spearman["low"], spearman["high"]),
+    ]
+
+
+def between(low: float, high: float) -> str:
+    return f"{low:.2f} to {high:.2f}"
+
+
+if __name__ == "__main__":
+    main()
