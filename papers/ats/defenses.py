@@ -3,16 +3,20 @@
     PYTHONPATH=src:papers/ats python3 papers/ats/defenses.py --root DATA --weights W.safetensors --out OUT \\
         --images 50 --steps 1000 --device cuda --precision tf32
 
-unaware: Inverting Gradients with TV 1e-2; adaptive: the same with the surrogate of the defense. All rows unless named.
+unaware: Inverting Gradients with TV 1e-2; adaptive: the same with the surrogate of the defense, unless that is none at
+all. All rows unless named. Cells that OUT holds already are left out: the same command goes on where it was ended.
+`defenses_table.py` joins pictures of several runs and makes the table.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 from typing import Any
 
-from victims import attacked, bench_of, tell
+import torch
+from victims import Bench, attacked, bench_of, tell
 
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.data import load
@@ -39,24 +43,57 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "gaussian 0 dB": ("gaussian", {"snr": 0.0}),
     "gaussian -20 dB": ("gaussian", {"snr": -20.0}),
     "fedcdp, clip 4": ("fedcdp", {"clip": 4.0, "noise": 0.0}),
+    "fedcdp 0 dB": ("fedcdp", {"snr": 0.0}),
+    "fedcdp -20 dB": ("fedcdp", {"snr": -20.0}),
     "dpsgd, clip 1, noise 0.01": ("dpsgd", {"clip": 1.0, "noise": 0.01}),
+    # 0.01 on each of ResNet20-4's 4.35 million numbers is -26 dB, which leaves nothing to tell apart; this is -6 dB
+    "dpsgd, clip 1, noise 0.001": ("dpsgd", {"clip": 1.0, "noise": 1e-3}),
 }
+ATTACKERS = ("unaware", "adaptive")
+CELL = ("model", "defense", "attacker", "steps", "first", "images")
 
 
 def main() -> None:
     args = arguments()
     bench = bench_of(args, load("cifar100", root=args.root, split="test"), args.weights)
     for label in args.rows or ROWS:
-        name, options = ROWS[label]
-        defense: Defense = DEFENSES[name](**options)
-        attackers = ("unaware", "adaptive") if defense.has_adaptive_attacker else ("unaware",)
-        for attacker in attackers:
-            seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
-            attack = invertgrad(steps=args.steps, tv=args.tv)
-            sent = encoded_size({key: update[0].cpu() for key, update in seen.update.items()})
-            head = {"defense": label, "attacker": attacker, "steps": args.steps, "images": args.images}
-            head |= {"first": args.first, "bytes": sent}
-            tell(head | attacked(attack, seen, truth, bench, defense), args.out)
+        for attacker in args.attackers:
+            head = head_of(label, attacker, args)
+            if cell(head) not in done(args.out) and (attacker == "unaware" or knowing_helps(label)):
+                tell(head | measured(label, attacker, bench, args), args.out)
+
+
+def head_of(label: str, attacker: str, args: argparse.Namespace) -> dict[str, Any]:
+    model = f"{args.model}, {args.weights.stem if args.weights else 'untrained'}"
+    values = (model, label, attacker, args.steps, args.first, args.images)
+    return dict(zip(CELL, values, strict=True))
+
+
+def cell(line: dict[str, Any]) -> tuple[Any, ...]:
+    """The first lines begin at the first picture and do not say so."""
+    return tuple(({"model": None, "first": 0} | line)[key] for key in CELL)
+
+
+def done(out: Path | None) -> set[tuple[Any, ...]]:
+    lines = out.read_text().splitlines() if out is not None and out.is_file() else []
+    return {cell(json.loads(line)) for line in lines}
+
+
+def knowing_helps(label: str) -> bool:
+    """Not where the attacker who knows the defense does as if there were none."""
+    return row(label).surrogate({"fc.weight": torch.ones(1, 1)}) != Defense()
+
+
+def row(label: str) -> Defense:
+    name, options = ROWS[label]
+    return DEFENSES[name](**options)
+
+
+def measured(label: str, attacker: str, bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
+    defense = row(label)
+    seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
+    sent = encoded_size({key: update[0].cpu() for key, update in seen.update.items()})
+    return {"bytes": sent} | attacked(invertgrad(steps=args.steps, tv=args.tv), seen, truth, bench, defense)
 
 
 def arguments() -> argparse.Namespace:
@@ -71,8 +108,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--tv", type=float, default=1e-2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
-    parser.add_argument("rows", nargs="*", metavar="ROW")
-    return parser.parse_args()
+    parser.add_argument("--attackers", nargs="+", default=list(ATTACKERS), choices=ATTACKERS)
+    parser.add_argument("rows", nargs="*", metavar="ROW", help=f"of {'; '.join(ROWS)}")
+    args = parser.parse_args()
+    if unknown := set(args.rows) - set(ROWS):
+        parser.error(f"no row {'; '.join(sorted(unknown))}, there are {'; '.join(ROWS)}")
+    return args
 
 
 if __name__ == "__main__":
