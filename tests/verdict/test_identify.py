@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 
 from gradveil.interval import at_least
 from gradveil.record import Record
@@ -10,7 +11,6 @@ from gradveil.verdict import judge
 from gradveil.verdict.judge import Verdict
 from gradveil.verdict.tally import Tally
 from gradveil.verdict.write import as_json
-from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 
 
 def found(client: int, *searches: str, **changes) -> Record:

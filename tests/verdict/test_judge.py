@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from runs import BLANK, SEEN, defended, failed, hidden, record, run_of, undefended
 
 from gradveil.interval import at_most
 from gradveil.results import Run
 from gradveil.verdict import Finding, judge
-from runs import BLANK, SEEN, defended, failed, hidden, record, run_of, undefended
 
 
 def found(run: Run, defense: str = "d") -> Finding:
