@@ -6,6 +6,7 @@ any model that `torch.func` can trace; `sweep` writes the two derivatives out fo
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.adjoint import LocalRound
 from gradveil.attacks.inversion.distance import Distance
+from gradveil.attacks.inversion.trilinear import Trilinear
 from gradveil.client import in_client_mode, local_update
 from gradveil.defenses.base import Defense
 from gradveil.seeds import Seed
@@ -126,4 +128,5 @@ class Vmap:
 
     def each(self, fed: Images, labels: Labels, joint: bool) -> tuple[Tensor, ...]:
         step = torch.func.vmap(partial(self.one.value_and_slopes, joint), randomness="different")
-        return tuple(x.detach() for x in step(fed, labels, dict(self.one.seen.update)))
+        with Trilinear() if fed.is_cuda else nullcontext():  # a CPU has no kernels that would gain by it
+            return tuple(x.detach() for x in step(fed, labels, dict(self.one.seen.update)))
