@@ -29,14 +29,16 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--model", default="resnet18")
     parser.add_argument("--extractor", default="", help="MODEL:FILE; untrained weights take as long")
-    parser.add_argument("--precision", default="float32", choices=("float32", "tf32"))
+    parser.add_argument("--precision", default="float32", choices=("float32", "tf32", "bf16"))
     parser.add_argument("--size", type=int, default=32)
     parser.add_argument("--steps", type=int, default=20)
     asked = parser.parse_args()
-    compute = Compute(device=pick_device(asked.device), precision=asked.precision)
+    half = asked.precision == "bf16"
+    compute = Compute(device=pick_device(asked.device), precision="float32" if half else asked.precision)
     pictures = torch.rand(1, 3, asked.size, asked.size, generator=torch.Generator().manual_seed(0)).to(compute.device)
     for name in asked.presets or PRESETS:
-        defense = PRESETS[name](extractor=asked.extractor or f"{asked.model}:untrained", steps=asked.steps, cache=False)
+        extractor = asked.extractor or f"{asked.model}:untrained"
+        defense = PRESETS[name](extractor=extractor, steps=asked.steps, cache=False, bf16=half)
         with compute.active():
             seconds = seconds_per_picture(defense, pictures)
         print(json.dumps(told(name, seconds, asked, compute)), flush=True)
@@ -62,7 +64,7 @@ def told(name: str, seconds: float, asked: argparse.Namespace, compute: Compute)
         "preset": name,
         "extractor": asked.extractor or asked.model,
         "size": asked.size,
-        "precision": compute.precision,
+        "precision": asked.precision,
         "device": device_name(compute.device),
         "threads": torch.get_num_threads(),
         "pictures_per_second": round(1 / seconds, 3),

@@ -48,7 +48,9 @@ class Study:
 
     @cached_property
     def compute(self) -> Compute:
-        return Compute(device=pick_device(self.asked.device), precision=self.asked.precision)
+        """Of attacks; `bf16` is for encodings."""
+        precision = "tf32" if self.asked.precision == "bf16" else self.asked.precision
+        return Compute(device=pick_device(self.asked.device), precision=precision)
 
     @property
     def on_gpu(self) -> bool:
@@ -87,6 +89,7 @@ class Study:
         name, settings = DEFENDED[label]
         if name.startswith("loda"):
             settings = {"extractor": self.asked.extractor, "public": self.public, "steps": self.asked.encode_steps}
+            settings["bf16"] = self.asked.precision == "bf16"
         return DEFENSES[name](**{**settings, **options})
 
     def encodings(self, defense: Defense, count: int) -> tuple[Tensor, float]:
@@ -112,14 +115,17 @@ class Study:
         return found
 
     def compared(self, got: Tensor, truth: Tensor, *, each: bool = True) -> dict[str, Any]:
-        """Scores of pictures [n, c, h, w] against their originals; `identified`: nearest among 1,000 others."""
+        """Scores of pictures [n, c, h, w] against their originals; `identified`: nearest among 1,000 others, by pixels
+        and by detail."""
         here = self.compute.device
         got, truth = (x.to(here, torch.float32).nan_to_num(0).clamp(0, 1) for x in (got, truth))
         told: dict[str, Any] = {"pictures": len(got)}
         for name, metric in self.metrics.items():
             told[name] = about(metric.score(got, truth), each)
-        others = METRICS["retrieval"](gallery=self.loaded.images[-OTHERS:].to(here))
-        return told | {"identified": int(others.score(got, truth).sum())}
+        others = {"gallery": self.loaded.images[-OTHERS:].to(here)}
+        for name, metric in (("identified", "retrieval"), ("identified_detail", "retrieval-detail")):
+            told[name] = int(METRICS[metric](**others).score(got, truth).sum())
+        return told
 
 
 def about(values: Tensor, each: bool) -> dict[str, Any]:

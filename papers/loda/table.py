@@ -48,7 +48,7 @@ def tell(path: Path, head: dict[str, Any], cell: Callable[[], dict[str, Any]], s
     begin = time.perf_counter()
     row = head | cell() | {"seconds": round(time.perf_counter() - begin, 1)}
     row |= {"private_pictures": study.asked.pictures, "device": device_name(study.compute.device), "date": now()}
-    row |= {"precision": study.compute.precision}
+    row |= {"precision": study.asked.precision}
     with path.open("a") as file:
         file.write(json.dumps(row) + "\n")
     print(json.dumps(short(row)), flush=True)
@@ -76,7 +76,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--public", default="cifar100", help="a set that encodings start from")
     parser.add_argument("--classes", type=int, help="of CIFAR-100, the first so many; all if not given")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--precision", default="tf32", choices=("float32", "tf32"))
+    parser.add_argument("--precision", default="tf32", choices=("float32", "tf32", "bf16"), help="bf16: of encodings")
     parser.add_argument("--seed", type=int, default=0)
     add_training(parser.add_argument_group("accuracy, cross, ablation"))
     add_attacks(parser.add_argument_group("attacks"))

@@ -103,6 +103,17 @@ def test_encoded_twice_it_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPa
     assert Path("one/encoded.npz").read_bytes() == Path("two/encoded.npz").read_bytes()
 
 
+def test_bfloat16_is_an_option_of_the_defense(capsys: pytest.CaptureFixture[str]) -> None:
+    protect("--precision", "bf16", out="half")
+    protect(out="same", defense=f"{LODA},bf16=true")
+    assert Path("half/encoded.npz").read_bytes() == Path("same/encoded.npz").read_bytes()
+    assert json.loads(Path("half/manifest.json").read_text())["defense"]["bf16"] is True
+    protect(out="plain")
+    assert Path("half/encoded.npz").read_bytes() != Path("plain/encoded.npz").read_bytes()
+    assert protect(out="half") == 2
+    assert "defense.bf16 is True there, False here" in capsys.readouterr().err
+
+
 def test_a_finished_folder_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     protect()
     before = {path: path.read_bytes() for path in Path("encoded").iterdir()}
@@ -171,6 +182,21 @@ def test_what_is_encoded_already_is_refused(source: str, capsys: pytest.CaptureF
     assert protect(source=source, out="twice") == 2
     assert "is encoded already" in stem(capsys.readouterr().err)
     assert not Path("twice").exists()
+
+
+@pytest.mark.parametrize(
+    ("defense", "precision", "told"),
+    [
+        ("ats:3-1-7", "bf16", "ats has no features to round to bf16, take float32 or tf32"),
+        (LODA, "float64", "Known: bf16, float32, tf32"),
+    ],
+)
+def test_a_precision_that_cannot_be_had_is_one_line(defense: str, precision: str, told: str, capsys) -> None:
+    assert protect("--precision", precision, defense=defense) == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert error.count("\n") == 1
+    assert not Path("encoded").exists()
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,13 @@ def test_alone_in_a_batch_in_any_order_and_twice_it_is_the_same_to_the_last_bit(
     assert torch.equal(TINY.encode(private), encodings)
 
 
+def test_in_bfloat16_as_well() -> None:
+    private, half = pictures(7), replace(TINY, bf16=True)
+    encodings = half.encode(private)
+    assert encodings.dtype == torch.float32
+    assert torch.equal(torch.cat([half.encode(one[None]) for one in private]), encodings)
+
+
 def test_any_number_of_threads_gives_the_same_to_the_last_bit() -> None:
     private = pictures(10)
     alone = TINY.encode(private)
@@ -87,7 +94,7 @@ def test_another_option_is_another_encoding() -> None:
     private = pictures(1)
     plain = TINY.encode(private)
     changes = ({"c": 50.0}, {"steps": 13}, {"layers": "first1"}, {"seed": 1}, {"starts": "drawn"}, {"public": "digits"},
-               {"reduce": "mean"}, {"units": "unit"}, {"extractor": "convnet8:untrained"})  # fmt: skip
+               {"reduce": "mean"}, {"units": "unit"}, {"bf16": True}, {"extractor": "convnet8:untrained"})  # fmt: skip
     sized = torch.nn.functional.interpolate(private, (9, 9))  # the least that a convnet takes
     for change in changes:
         other = replace(TINY, **change)

@@ -79,14 +79,13 @@ def test_a_picture_is_decoded_alone_as_among_others(encoded) -> None:
 @pytest.mark.parametrize("reduce", ["sum", "mean"])
 @pytest.mark.parametrize("units", ["unit", "normalized"])
 def test_what_is_left_is_the_gradient_of_lodas_objective(reduce, units) -> None:
-    """Equation 5 leaves out the factor 2 of the squares."""
     features = Features(copy.deepcopy(load_extractor("lenet:untrained", SHAPE)), "all", SHAPE)
     private, encodings = drawn(2, *SHAPE).float(), (0.1 + 0.8 * drawn(2, *SHAPE, seed=1)).float()
     scale, recipe = Scale.of(units, features.model, private), Recipe(c=3.0, reduce=reduce)
     wanted = [feature.detach() for feature in features(private)]
     slope = slope_at(scale.inside(encodings), scale.inside(private), wanted, features, recipe, scale)
     left = Decoder(extract=features, reduce=reduce, scale=scale).slope_left(encodings, 3.0)(private)
-    assert torch.allclose(left, (slope / 2).square().flatten(1).sum(1), rtol=1e-3)
+    assert torch.allclose(left, slope.square().flatten(1).sum(1), rtol=1e-3)
 
 
 def test_what_the_projection_holds_is_no_fault() -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import time
 from collections.abc import Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.compute import Compute
 from gradveil.config.resolve import resolve
-from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
 from gradveil.config.spec import parse_choice, parse_pairs
 from gradveil.data import Dataset
 from gradveil.data.encoded import ARCHIVE, SHEET, refuse_encoded
@@ -26,22 +27,34 @@ from gradveil.defenses import DEFENSES
 from gradveil.encoders.offline import Protection, protect
 from gradveil.encoders.starts import options_for
 from gradveil.encoders.training import Schooling, store_extractor, train_extractor
-from gradveil.errors import ConfigError, DiskError
+from gradveil.errors import ConfigError, DiskError, unknown
 from gradveil.folder import BROKEN, FULL, JOURNAL
+
+PRECISIONS = ("float32", "tf32", "bf16")
 
 
 def compute_on(device: str, precision: str) -> Compute:
-    if precision == "float64":
-        raise ConfigError("--precision: encodings are computed in float32, take float32 or tf32")
-    return compute_of(device, precision, "auto", None)
+    """`bf16` is an option of the defense, which rounds features alone: all else is then float32."""
+    if precision not in PRECISIONS:
+        raise unknown("name", precision, PRECISIONS, where="--precision")
+    return compute_of(device, "float32" if precision == "bf16" else precision, "auto", None)
+
+
+def with_precision(method: str, precision: str) -> Choice:
+    """The defense that `--defense` names, in bfloat16 if `--precision` asks for it."""
+    choice = parse_choice(method, "--defense")
+    if precision != "bf16":
+        return choice
+    if choice.name in DEFENSES and "bf16" not in inspect.signature(DEFENSES[choice.name]).parameters:
+        raise ConfigError(f"--precision: {choice.name} has no features to round to bf16, take float32 or tf32")
+    return replace(choice, options={**choice.options, "bf16": True})
 
 
 def protect_and_tell(
-    spec: str, data_options: Sequence[str], method: str, out: Path, seed: int, compute: Compute, quiet: bool
+    spec: str, data_options: Sequence[str], choice: Choice, out: Path, seed: int, compute: Compute, quiet: bool
 ) -> None:
     check_out(out)
     refuse_encoded(spec)
-    choice = parse_choice(method, "--defense")
     checked = resolve(AuditConfig(defense={choice.name: choice}), lambda key: key.replace("defense.", "--defense: "))
     settings = checked.defense[choice.name].options
     defense = DEFENSES[choice.name](**settings)

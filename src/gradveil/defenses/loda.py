@@ -24,6 +24,7 @@ from gradveil.encoders.cache import Cache
 from gradveil.encoders.encode import encoded, refuse_encodings
 from gradveil.encoders.extractor import TRAIN, checked, fingerprint, identity, load_extractor
 from gradveil.encoders.features import Features, Layers
+from gradveil.encoders.half import in_half
 from gradveil.encoders.obscure import Recipe, Reduce, Scale, Units, obscure
 from gradveil.encoders.starts import Starts, hash_of, public_pool, start_of
 from gradveil.errors import ConfigError
@@ -34,7 +35,7 @@ from gradveil.types import Batch, Update
 PAPER = Paper(
     "Defense Against Gradient Leakage Attacks via Learning to Obscure Data", "Wan et al.", 2022, "arXiv:2206.00769"
 )
-VERSION = 1  # of what an encoding is: a change of it leaves old caches behind
+VERSION = 2  # of what an encoding is: a change of it leaves old caches behind
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +43,8 @@ class Loda(Defense):
     """Replaces every picture by an encoding that has its features in `extractor` (MODEL:FILE) and other pixels.
 
     `layers`: firstN, lastN or all convolutional layers, with `+linear` for linear ones too; `c` pushes pixels away;
-    `public` is a data set that encodings start from; `seed` gives other starts; `cache` keeps encodings on disk.
+    `public` is a data set that encodings start from; `seed` gives other starts; `cache` keeps encodings on disk;
+    `bf16` rounds features, for a GPU.
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("c",)
@@ -59,6 +61,7 @@ class Loda(Defense):
     starts: Starts = "own"
     seed: int = 0
     cache: bool = True
+    bf16: bool = False
 
     def __post_init__(self) -> None:
         Layers.parse(self.layers)
@@ -94,7 +97,7 @@ class Loda(Defense):
         return Batch(self.encode(data.images), data.labels)
 
     def encode(self, pictures: Tensor) -> Tensor:
-        """Encodings [n, c, h, w], on the device of the pictures; computed in float32."""
+        """Encodings [n, c, h, w], on the device of the pictures; computed in float32, features in bfloat16 if asked."""
         self.check(nn.Identity())
         cache = Cache.of(self.key(shape_of(pictures))) if self.cache else None
         return encoded(pictures, self.encoder(pictures.float()), cache)
@@ -103,10 +106,11 @@ class Loda(Defense):
         shape = shape_of(like)
         features, pool = self.features(like), public_pool(self.public, shape)
         scale = Scale.of(self.units, features.model, like)
+        extract = in_half(features) if self.bf16 else features
 
         def encode(pictures: Tensor, hashes: list[str]) -> Tensor:
             starts = torch.stack([start_of(pool, hashed, self.starts, self.seed) for hashed in hashes])
-            return obscure(pictures.to(like.dtype), starts.to(like), features, self.recipe, scale)
+            return obscure(pictures.to(like.dtype), starts.to(like), extract, self.recipe, scale)
 
         return encode
 
@@ -114,14 +118,15 @@ class Loda(Defense):
         """What the encodings keep, on the device and in the type of some pictures."""
         shape = shape_of(like)
         model = copy.deepcopy(load_extractor(self.extractor, shape)).to(like.device, like.dtype)
-        if like.is_cuda and torch.backends.cudnn.allow_tf32:  # as tensor cores want it; plain float32 does not gain
+        tensor_cores = self.bf16 or torch.backends.cudnn.allow_tf32  # plain float32 does not gain
+        if like.is_cuda and tensor_cores:
             model = model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         return Features(model, self.layers, shape)
 
     def key(self, shape: Shape) -> str:
         """Everything that an encoding depends on beside the picture."""
         public = hash_of(public_pool(self.public, shape))
-        options = (self.layers, self.recipe, self.units, self.starts, self.seed)
+        options = (self.layers, self.recipe, self.units, self.starts, self.seed, self.bf16)
         return fingerprint(VERSION, identity(self.extractor), public, *options)
 
     def surrogate(self, seen: Update) -> Defense:
@@ -168,10 +173,11 @@ def preset(of_layers: str, weight: float, summary: str) -> Callable[..., Loda]:
         starts: Starts = "own",
         seed: int = 0,
         cache: bool = True,
+        bf16: bool = False,
     ) -> Loda:
         return Loda(
             extractor=extractor, layers=layers, c=c, steps=steps, rate=rate, reduce=reduce, units=units,
-            public=public, starts=starts, seed=seed, cache=cache,
+            public=public, starts=starts, seed=seed, cache=cache, bf16=bf16,
         )  # fmt: skip
 
     build.__doc__ = summary

@@ -39,14 +39,14 @@ def encoded(pictures: Tensor, encode: Encode, cache: Cache | None) -> Tensor:
 
     def work(part: list[str]) -> None:
         full = part + part[-1:] * (size - len(part))
-        made = encode(pictures[[places[hashed] for hashed in full]], full)
+        made = encode(pictures[[places[hashed] for hashed in full]], full).cpu()  # once, not one by one
         for hashed, encoding in zip(part, made, strict=False):
             found[hashed] = encoding
             if cache is not None:
                 cache.keep(hashed, encoding)
 
     _side_by_side(work, parts, pictures.is_cuda)
-    return torch.stack([found[hashed].to(pictures) for hashed in hashes])
+    return torch.stack([found[hashed] for hashed in hashes]).to(pictures)
 
 
 def _side_by_side(work: Callable[[list[str]], None], parts: list[list[str]], on_gpu: bool) -> None:

@@ -16,7 +16,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.encoders.obscure import UNIT, Extract, Reduce, Scale, size
+from gradveil.encoders.obscure import UNIT, Extract, Reduce, Scale, size, weighed
 from gradveil.progress import leave_if_stopped
 
 Aim = Literal["stationary", "features"]
@@ -82,19 +82,15 @@ class Decoder:
         with torch.enable_grad():
             inside = self.scale.inside(encodings).detach().requires_grad_()
             there = self.extract(self.scale.pictures(inside))
-        pull = c if self.reduce == "sum" else c / inside[0].numel()
 
         def left(x: Tensor) -> Tensor:
             with torch.enable_grad():
-                apart = [(a.detach() - b) * self._share(a) for a, b in zip(there, self.extract(x), strict=True)]
+                apart = [weighed(a.detach() - b, self.reduce) for a, b in zip(there, self.extract(x), strict=True)]
                 (pulled,) = torch.autograd.grad(there, inside, apart, create_graph=True)
-                slope = pulled - pull * (inside.detach() - self.scale.inside(x))
+                slope = pulled - c * weighed(inside.detach() - self.scale.inside(x), self.reduce)
                 return size(outward_left_out(slope, encodings) if self.projected else slope, "sum")
 
         return left
-
-    def _share(self, feature: Tensor) -> float:
-        return 1.0 if self.reduce == "sum" else 1.0 / feature[0].numel()
 
 
 def outward_left_out(slope: Tensor, encodings: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from gradveil.errors import ConfigError
+from gradveil.fl.graph import Step, captured
 from gradveil.models.normalize import constants_of
 from gradveil.progress import leave_if_stopped
 
@@ -64,12 +65,6 @@ class Scale:
 UNIT = Scale()
 
 
-def objective(got: Sequence[Tensor], wanted: Sequence[Tensor], apart: Tensor, recipe: Recipe) -> Tensor:
-    """Equation 4 of every picture: features alike, pixels apart. `apart` is x' - x*. [picture]"""
-    alike = torch.stack([size(a - b, recipe.reduce) for a, b in zip(got, wanted, strict=True)]).sum(0)
-    return alike - recipe.c * size(apart, recipe.reduce)
-
-
 def size(x: Tensor, reduce: Reduce) -> Tensor:
     squares, within = x.square(), tuple(range(1, x.dim()))  # not flattened: that would copy what is channels last
     return squares.sum(within) if reduce == "sum" else squares.mean(within)
@@ -79,29 +74,51 @@ def obscure(pictures: Tensor, starts: Tensor, extract: Extract, recipe: Recipe, 
     """Encodings of the pictures, all at once and each on its own: [n, c, h, w] in [0, 1]."""
     with torch.no_grad():
         wanted = [feature.detach() for feature in extract(pictures)]
-    private, x = scale.inside(pictures), scale.inside(starts)
+    private, x = scale.inside(pictures), scale.inside(starts).clone()
+
+    def step() -> Tensor:
+        slope = slope_at(x, private, wanted, extract, recipe, scale)
+        return x.copy_(projected(x - recipe.rate * of_length_one(slope), scale))
+
+    advance = replayed(step, x)
     for _ in range(recipe.steps):
         leave_if_stopped()
-        slope = slope_at(x, private, wanted, extract, recipe, scale)
-        x = projected(x - recipe.rate * of_length_one(slope), scale)
+        advance()
     return scale.pictures(x).clamp(0, 1)  # once more: the way back from other units may round
+
+
+def replayed(step: Step, x: Tensor) -> Step:
+    """Without the launches where the device has graphs; as it is where not, or where the step cannot be captured."""
+    if not x.is_cuda:
+        return step
+    try:
+        return captured(step, (x,))
+    except RuntimeError:
+        return step
 
 
 def slope_at(
     x: Tensor, private: Tensor, wanted: Sequence[Tensor], extract: Extract, recipe: Recipe, scale: Scale = UNIT
 ) -> Tensor:
-    """The gradient of every picture's objective."""
+    """Half the gradient of every picture's equation 4. Squares are not summed up first: nobody asks for their sum, and
+    each pass over the features costs as much as a layer."""
     with torch.enable_grad():
         x = x.detach().requires_grad_()
-        value = objective(extract(scale.pictures(x)), wanted, x - private, recipe).sum()
-        (slope,) = torch.autograd.grad(value, x)
-    return slope
+        got = extract(scale.pictures(x))
+    apart = [weighed(a.detach() - b, recipe.reduce) for a, b in zip(got, wanted, strict=True)]
+    (pulled,) = torch.autograd.grad(got, x, apart)
+    return pulled - recipe.c * weighed(x.detach() - private, recipe.reduce)
+
+
+def weighed(apart: Tensor, reduce: Reduce) -> Tensor:
+    """Half the gradient of `size` in what is apart."""
+    return apart if reduce == "sum" else apart / apart[0].numel()
 
 
 def of_length_one(slope: Tensor) -> Tensor:
     """Per picture; where there is no slope there is no step."""
-    length = slope.flatten(1).norm(dim=1)
-    return slope / torch.where(length > 0, length, 1.0).view(-1, 1, 1, 1)
+    length = slope.flatten(1).norm(dim=1).clamp_min(torch.finfo(slope.dtype).tiny)
+    return slope / length.view(-1, 1, 1, 1)
 
 
 def projected(x: Tensor, scale: Scale) -> Tensor:
