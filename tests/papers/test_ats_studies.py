@@ -29,6 +29,7 @@ sys.path.append(str(ROOT / "papers" / "ats"))
 import correlation  # noqa: E402  # pyright: ignore[reportMissingImports]
 import correlation_figure  # noqa: E402  # pyright: ignore[reportMissingImports]
 import models  # noqa: E402  # pyright: ignore[reportMissingImports]
+import operations_compared  # noqa: E402  # pyright: ignore[reportMissingImports]
 import sweeps  # noqa: E402  # pyright: ignore[reportMissingImports]
 import sweeps_table  # noqa: E402  # pyright: ignore[reportMissingImports]
 import victims  # noqa: E402  # pyright: ignore[reportMissingImports]
@@ -180,3 +181,24 @@ def test_a_cell_that_was_run_twice_counts_as_last():
         "| 7800 | none | 11.00 (10.00 to 12.00) | 8.12 | 11.00 (10.00 to 12.00) | 2 | 1 | 3 | 1.0 |",
     ]
     assert "<polyline" in sweeps_table.chart("steps", only).svg()
+
+
+def test_equal_operations_count_once():
+    groups = operations_compared.same_functions()
+    assert len(groups) == 28
+    assert sorted(place for group in groups for place in group) == list(range(50))
+    assert [24, 42, 43, 48] in groups
+    assert [28, 39] in groups  # which do nothing
+    assert operations_compared.means(range(50), [[24, 42, 43, 48]]) == [39.25]
+
+
+def test_ranks_are_compared_with_the_published_table(tmp_path):
+    table = tmp_path / "published.csv"
+    lines = [f"{place},{place / 100},0,{-place}" for place in reversed(range(50))]
+    table.write_text("\n".join(["index,privacy_score_mean,privacy_score_variance,accuracy_score", *lines]) + "\n")
+    score = dict.fromkeys(operations_compared.SCORES)
+    ours = {str(place): {name: [place**2] for name in score} | {"accuracy": place} for place in range(50)}
+    found = operations_compared.compared(ours, operations_compared.columns(table))
+    assert found["ats-code/unaware"]["entries"]["value"] == 1.0
+    assert found["accuracy"]["entries"]["value"] == -1.0
+    assert found["ats-code/unaware"]["functions"]["count"] == 28
