@@ -105,3 +105,14 @@ def test_a_record_is_on_disk_before_the_next(path: Path, monkeypatch: pytest.Mon
         file.append(record(7))
         assert synced == [path.stat().st_size]
         assert synced[0] > before
+
+
+def test_records_that_end_together_wait_for_the_disk_once(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(os.fstat(handle).st_size))
+    more = [record(number) for number in range(5, 8)]
+    with Journal(path) as file:
+        file.extend(more)
+        assert file.records == [*RECORDS, *more]
+    assert synced == [path.stat().st_size]
+    assert journal.read(path) == [*RECORDS, *more]

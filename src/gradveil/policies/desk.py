@@ -49,8 +49,7 @@ class Desk:
             self.scorer.warm(jobs[0][0].kind)
         left = len(missing)
         for job, found in self.fanout.each(partial(each, self.scorer), jobs):
-            for task, timed in zip(job, found, strict=True):
-                self.keep(self.record(task, *timed))
+            self.keep([self.record(task, *timed) for task, timed in zip(job, found, strict=True)])
             left -= len(job)
             self.progress.step(len(missing) - left, len(missing))
         self.progress.done(len(tasks), sum(self.done[task.key].status == "failed" for task in tasks))
@@ -74,9 +73,9 @@ class Desk:
             reason="" if finite else "a score is not finite",
         )
 
-    def keep(self, record: Record) -> None:
-        self.journal.append(record)
-        self.done[record.key] = record
+    def keep(self, records: Sequence[Record]) -> None:
+        self.journal.extend(records)
+        self.done |= {record.key: record for record in records}
 
     def above(self, kind: Kind, policies: Sequence[Policy], least: float) -> list[Policy]:
         """Those whose mean score is at least so high."""
@@ -114,9 +113,8 @@ class Desk:
                 new = [record for record in trial.records if record.key not in self.done]
                 if new and trial.pictures:
                     self.home.save_pictures(trial.file, trial.pictures)
-                for record in new:
-                    self.keep(record)
-                    failed += record.status == "failed"
+                self.keep(new)
+                failed += sum(record.status == "failed" for record in new)
             self.progress.step(finished, len(missing))
         self.progress.done(len(groups), failed)
 
