@@ -4,9 +4,9 @@
 
 semi: a tenth of the training set, 50 epochs, as the search of ATS has it; stages: all of it with crops and flips, kept
 after 0, 25, 50, 75 and 100 % of the epochs (`stage-25-NAME` ...); plain: without any augmentation; policies: crops,
-flips and 100 random policies, one drawn for each picture; hybrid: crops, flips and the published hybrid. SGD as in the
-code of ATS, in bf16 on a GPU; a CPU that knows bf16 is faster with `--bf16` too. A model without normalization inside
-needs a smaller `--rate`.
+flips and 100 random policies, one drawn for each picture; a policy such as 3-1-7+43-18-18: crops, flips and that one.
+SGD as in the code of ATS, in bf16 on a GPU; a CPU that knows bf16 is faster with `--bf16` too. A model without
+normalization inside needs a smaller `--rate`.
 For Fashion-MNIST give `--data fashion-mnist`; `--classes 67` does with the first two archives of CIFAR-100.
 """
 
@@ -22,7 +22,7 @@ import torch
 from policy_rounds import drawn
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from victims import pictures_of
+from victims import pictures_of, policy_of
 
 from gradveil.data import Dataset
 from gradveil.fit import accuracy, fit
@@ -30,8 +30,7 @@ from gradveil.models import MODELS
 from gradveil.policies import Policy
 from gradveil.types import Batch
 
-HYBRID = "3-1-7+43-18-18"
-WHOLE = 12_000_000  # bytes of a file; larger models are written in two
+KINDS = ("semi", "stages", "plain", "policies")  # any other is a policy
 
 
 def main() -> None:
@@ -60,8 +59,8 @@ def trained(kind: str, name: str, model: nn.Module, data: Dataset, args: argpars
     if kind == "policies":
         alternatives = tuple(policy.alternatives[0] for policy in drawn(100))
         options["policy"] = Policy(drawn(1)[0].library, alternatives)
-    if kind == "hybrid":
-        options["policy"] = Policy.parse(HYBRID)
+    if kind not in KINDS:
+        options["policy"] = policy_of(kind)
 
     def keep(epoch: int, loss: Tensor) -> None:
         share = 100 * epoch // options["epochs"]
@@ -77,12 +76,7 @@ def trained(kind: str, name: str, model: nn.Module, data: Dataset, args: argpars
 
 def save(model: nn.Module, path: Path) -> None:
     state = {name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()}
-    if sum(x.nbytes for x in state.values()) < WHOLE:
-        save_file(state, f"{path}.safetensors")
-        return
-    names = sorted(state)
-    for part, some in (("a", names[::2]), ("b", names[1::2])):
-        save_file({name: state[name] for name in some}, f"{path}.{part}.safetensors")
+    save_file(state, f"{path}.safetensors")
 
 
 def arguments() -> argparse.Namespace:

@@ -15,7 +15,6 @@ from gradveil.defenses.base import Defense
 from gradveil.policies import Policy
 from gradveil.policies.draw import Draw
 from gradveil.policies.per_sample import OnePicture
-from gradveil.scenario import LocalTraining
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 
@@ -37,7 +36,7 @@ def rounds_of(bench: Bench, policies: Sequence[Policy], count: int) -> tuple[Obs
 
     The draws are those of `observed`, client by client; the pictures are transformed and the gradients taken together.
     """
-    one, private = OnePicture.of(bench.model, LocalTraining(), bench.compute), bench.clients(count)
+    one, private = OnePicture.of(bench.model, bench.training, bench.compute), bench.clients(count)
     first, _ = bench.observed(Defense(), 1)
     images, labels = private.images[:, 0], private.labels[:, 0]
     names = [f"c{place:04d}" for place in range(count)]

@@ -17,14 +17,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from victims import Bench, attacked_together, bench_of, pictures_of, tell
+from victims import Bench, attacked_together, bench_of, defense_of, pictures_of, tell
 
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.space import Pixels
 from gradveil.attacks.invertgrad import invertgrad_ats
 from gradveil.data import Dataset
-from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +50,7 @@ def main() -> None:
 
 def control(study: Study) -> None:
     """No policy, TV weights by stages: does the attack recover anything where nobody defends?"""
-    for stage in (0, 25, 100):
+    for stage in study.args.control_stages:
         for tv in (1e-4, 1e-3, 1e-2):
             run("control", f"stage {stage}, TV {tv:g}", ("none",), study, stage=stage, tv=tv)
 
@@ -132,13 +130,6 @@ def attack_missing(policies: Sequence[str], study: Study, attack: Inversion, sta
         study.cells[stage, policy, repr(attack), batch] = told
 
 
-def defense_of(policy: str) -> Defense:
-    if policy == "none":
-        return Defense()
-    places = policy.replace("+", "-").split("-")
-    return DEFENSES["ats"](policy=policy, library="ats-paper" if "16" in places else "ats-code")  # a shift there only
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--root", required=True)
@@ -151,6 +142,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--images", type=int, default=48)
     parser.add_argument("--steps", type=int, default=4800, help="of all sweeps but steps")
     parser.add_argument("--counts", type=int, nargs="+", default=[4800, 7800, 10800, 13800], help="of the sweep steps")
+    parser.add_argument("--control-stages", type=int, nargs="+", default=[0, 25, 100], help="of the sweep control")
     parser.add_argument("--tv", type=float, default=1e-4, help="weight of the total variation, ATS has 1e-4")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")

@@ -19,27 +19,32 @@ from gradveil.attacks.inversion.descent import Descent, Stepper, best_of
 from gradveil.attacks.inversion.engine import Inversion, Outcome
 from gradveil.compute import Compute
 from gradveil.data import Dataset, load
+from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.metrics.align import align
 from gradveil.models import MODELS, load_weights
-from gradveil.scenario import Scenario, ThreatModel
+from gradveil.policies import Policy
+from gradveil.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.seeds import Seed
 from gradveil.server import Observation, Truth, observe
 from gradveil.types import Batch, Latent
 
 GALLERY = slice(5000, 6000)
+FEDSGD = LocalTraining()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bench:
-    """A model and the pictures that are attacked with it."""
+    """A model and the pictures that are attacked with it; `others` are those that a reconstruction is told from."""
 
     model: nn.Module
     images: Tensor
     labels: Tensor
     compute: Compute
+    training: LocalTraining = FEDSGD
+    others: slice | None = None  # the gallery of CIFAR-100 if not given
 
     def clients(self, count: int, batch: int = 1, first: int = 0) -> Batch:
         """`count` clients with `batch` pictures each."""
@@ -48,8 +53,9 @@ class Bench:
         return Batch(images.unflatten(0, (count, batch)), labels.unflatten(0, (count, batch)))
 
     def gallery(self, defense: Defense) -> dict[str, Tensor]:
-        """A thousand other pictures, as they are and as they would be fed."""
-        others = Batch(self.images[GALLERY], self.labels[GALLERY])
+        """Other pictures, a thousand of CIFAR-100, as they are and as they would be fed."""
+        where = self.others or GALLERY
+        others = Batch(self.images[where], self.labels[where])
         fed = defense.batch(others, Seed(5).rng())
         return {"private": others.images.float().cpu(), "fed": fed.images.float().cpu()}
 
@@ -59,7 +65,9 @@ class Bench:
         private = self.clients(count, batch, first)
         names = tuple(f"c{first + i:04d}" for i in range(count))
         threat = ThreatModel(knows_defense=aware)
-        scenario = Scenario(name="ats", model=self.model, private=private, names=names, threat=threat)
+        scenario = Scenario(
+            name="ats", model=self.model, private=private, names=names, training=self.training, threat=threat
+        )
         return observe(scenario, defense, Honest(), Seed(seed))  # pyright: ignore[reportArgumentType]
 
 
@@ -131,8 +139,8 @@ def attacked_together(
 
 
 def compared(pictures: Tensor, truth: Truth, others: Mapping[str, Tensor]) -> dict[str, Any]:
-    """`identified` counts those that are nearest to their original among 1,000 others, transformed too for `fed`;
-    `blank` is the PSNR of a gray picture."""
+    """`identified` counts those that are nearest to their original among all others, transformed too for `fed`; `blank`
+    is the PSNR of a gray picture."""
     private, fed = pictures.chunk(2, 1)
     score, told = METRICS["psnr"]().score, {}
     for kind, part, true in (("private", private, truth.private), ("fed", fed, truth.fed)):
@@ -173,6 +181,18 @@ def bench_of(args: argparse.Namespace, data: Dataset, weights: Path | None) -> B
     compute = Compute(device=args.device, precision=args.precision)
     images, labels = data.images.to(args.device), data.targets.to(args.device)
     return Bench(model=model_of(args.model, data, weights, args.device), images=images, labels=labels, compute=compute)
+
+
+def policy_of(text: str) -> Policy:
+    """A published one: of the code's library, or of the paper's if it has entry 16, which is a shift there only."""
+    places = text.replace("+", "-").split("-")
+    return Policy.parse(text, "ats-paper" if "16" in places else "ats-code")
+
+
+def defense_of(text: str) -> Defense:
+    if text == "none":
+        return Defense()
+    return DEFENSES["ats"](policy=text, library=policy_of(text).library.name)
 
 
 def tell(line: dict[str, Any], out: Path | None) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from argparse import Namespace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -202,3 +204,26 @@ def test_ranks_are_compared_with_the_published_table(tmp_path):
     assert found["ats-code/unaware"]["entries"]["value"] == 1.0
     assert found["accuracy"]["entries"]["value"] == -1.0
     assert found["ats-code/unaware"]["functions"]["count"] == 28
+
+
+def test_a_policy_is_a_kind_of_training(tmp_path):
+    images = torch.rand(8, *SHAPE, generator=Seed(1).rng())
+    data = Dataset(
+        name="toy", images=images, targets=torch.eye(4).repeat(2, 1), class_names=tuple("abcd"), mean=(0.5,), std=(0.2,)
+    )
+    ends = []
+    for kind in ("stages", "0", "13-43-18+21-3-16"):
+        model = MODELS["convnet8"](classes=4, shape=SHAPE)
+        args = Namespace(epochs=1, rate=0.1, bf16=False, device="cpu", out=tmp_path)
+        models.trained(kind, "convnet8", model, data, args)  # pyright: ignore[reportAttributeAccessIssue]
+        ends.append(model.state_dict()["fc.weight"])
+    assert not any(torch.equal(*pair) for pair in itertools.combinations(ends, 2))
+    assert victims.policy_of("21-3-16").library.name == "ats-paper"
+    assert victims.policy_of("3-1-7").library.name == "ats-code"
+
+
+def test_several_labels_have_their_own_loss(bench):
+    faces = replace(bench, training=LocalTraining(loss="binary-cross-entropy"))
+    one, other = (some.observed(Defense(), 1)[0].update["fc.bias"] for some in (bench, faces))
+    assert abs(one.sum()) < 1e-6  # softmax: what one class gains the others lose
+    assert abs(other.sum()) > 1e-3
