@@ -87,7 +87,7 @@ def summary(parts: Sequence[Line], scores: dict[int, float]) -> Line:
     steps = {part["steps"] for part in parts}
     if len(steps) > 1:
         raise SystemExit(f"{parts[0]['defense']}: parts of {sorted(steps)} steps do not belong together")
-    told = {key: parts[0][key] for key in ("model", "defense", "attacker", "steps", "bytes")}
+    told = {key: parts[0].get(key) for key in ("model", "defense", "attacker", "steps", "bytes")}
     told |= {
         "images": len(scores),
         "pictures": list(scores),
