@@ -39,12 +39,12 @@ def main() -> None:
     seen = round_of(args)
     alone = [seen.take([client]) for client in range(min(args.alone, args.clients))]
     results = {
-        f"vmap, {args.clients} clients at once": timed([seen], args, "vmap"),
-        f"vmap, {len(alone)} clients one by one": timed(alone, args, "vmap"),
-        f"loop, {len(alone)} clients one by one": timed(alone, args, "loop"),
+        f"vmap, {len(alone)} clients one by one": told("vmap one by one", timed(alone, args, "vmap")),
+        f"loop, {len(alone)} clients one by one": told("loop one by one", timed(alone, args, "loop")),
+        f"vmap, {args.clients} clients at once": told("vmap at once", timed([seen], args, "vmap")),
     }
-    many, single, loop = (r["client_steps_per_second"] for r in results.values())
-    told = {
+    single, loop, many = (r["client_steps_per_second"] for r in results.values())
+    summary = {
         "machine": torch.cuda.get_device_name() if args.device.startswith("cuda") else platform.processor(),
         "torch": torch.__version__,
         "settings": {k: v for k, v in vars(args).items() if k != "out"},
@@ -52,9 +52,15 @@ def main() -> None:
         "throughput against one by one, loop": round(many / loop, 2),
         "throughput against one by one, vmap": round(many / single, 2),
     }
-    print(json.dumps(told, indent=1))
+    print(json.dumps(summary, indent=1))
     if args.out is not None:
-        args.out.write_text(json.dumps(told, indent=1) + "\n")
+        args.out.write_text(json.dumps(summary, indent=1) + "\n")
+
+
+def told(name: str, result: dict[str, Any]) -> dict[str, Any]:
+    """On the screen at once, in case the rest takes too long; what is short comes first."""
+    print(json.dumps({name: result}), flush=True)
+    return result
 
 
 def round_of(args: argparse.Namespace) -> Observation:

@@ -6,8 +6,9 @@
 `faces` are those of UTKFace at 128 pixels, drawn by ProGAN (`progan_convert.py`); `cifar100` is its test part, drawn
 by the GAN of `gradveil train-gan` (with --avoid cifar100:root=DATA,split=test,limit=1000, among which the victims are).
 One JSON line per group of clients, written as soon as it is done, and one with the means of each. Beside ROG and ROGS
-stand the controls: `prior` is ROGS of a search that never saw the update; `same-class` is another picture of the class,
-`noise` one of noise (the paper has these in footnotes). `--tagger` gives tags for the Jaccard score: the weights of
+stand the controls: `prior` is ROGS of a search that never saw the update; `sample` is what the generator draws of the
+class by itself, without a search; `same-class` is another picture of the class, `noise` one of noise (the paper has
+these in footnotes). `--tagger` gives tags for the Jaccard score: the weights of
 EfficientNet-Lite0, or file.py:factory, as `cifar_tagger.py` for `cifar100`. DATA/lpips_alex.npz gives LPIPS, to the
 search too.
 
@@ -32,7 +33,8 @@ from victims import about, model_of, now, tell
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.base import Reconstruction
-from gradveil.attacks.rogs import Rogs
+from gradveil.attacks.inversion.gan_inversion import Likeness
+from gradveil.attacks.rogs import Rogs, generator_like, targets_of
 from gradveil.compute import Compute, pick_device
 from gradveil.config.spec import parse_choice
 from gradveil.data import Dataset, load
@@ -54,6 +56,7 @@ from gradveil.types import Batch
 
 FACES, LPIPS = "utkface200_2000.zip", "lpips_alex.npz"
 SHOWN, VICTIMS, GALLERY = 8, 1000, 1000
+SHEET = ("original", "rog", "rogs", "prior", "sample")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +77,22 @@ class Study:
         rog = self.attack.inner.reconstruct(seen, Seed(1), self.compute)
         blind = self.attack.inner.prior_only().reconstruct(seen, Seed(1), self.compute)
         found = {"rog": rog, "rogs": self.redrawn(rog, seen), "prior": self.redrawn(blind, seen)}
+        found["sample"] = self.sample(rog, seen, number)
         original = truth.private.images.float().cpu()
         shown = {name: align(got.images.float().cpu(), original).images for name, got in found.items()}
         return {"original": original, **shown, **self.controls(truth.private.labels.cpu(), original, number)}
 
     def redrawn(self, got: Reconstruction, seen: Observation) -> Reconstruction:
         return self.attack.redrawn(got, seen, Seed(1), self.compute)
+
+    @torch.no_grad()
+    def sample(self, got: Reconstruction, seen: Observation, number: int) -> Reconstruction:
+        """One random latent for each picture; of what was found only the labels are used."""
+        generator = generator_like(self.attack.generator, got.images, seen.classes)
+        likeness = Likeness(self.attack.search, targets_of(got, generator, seen), generator, None)
+        trials = [(place, 0) for place in range(len(likeness.targets.images))]
+        drawn = likeness.drawn(likeness.random(Seed(0).at("sample", number), trials, 0))
+        return replace(got, images=drawn.view_as(got.images))
 
     def controls(self, labels: Tensor, original: Tensor, number: int) -> dict[str, Tensor]:
         rng, public = Seed(0).at("controls", number).rng(), self.public()
@@ -127,7 +140,7 @@ def main() -> None:
             line.setdefault(name, {})[metric] = [round(value, 4) for value in values.tolist()]
         write(head | line, args.out)
         if args.sheet is not None and number == 0:
-            rows = [shown[name].flatten(0, 1)[:SHOWN] for name in ("original", "rog", "rogs", "prior")]
+            rows = [shown[name].flatten(0, 1)[:SHOWN] for name in SHEET]
             write_whole(args.sheet, samples_sheet(torch.cat(rows), len(rows[0])))
     for name, metrics in kept.items():
         means = {metric: about(torch.cat(values)) for metric, values in metrics.items()}
@@ -207,7 +220,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--precision", default="float32", choices=("float32", "tf32", "float64"))
     parser.add_argument("--chunk", type=int, help="trials at once; measured unless given")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--sheet", type=Path, help="a PNG: originals, ROG, ROGS, prior")
+    parser.add_argument("--sheet", type=Path, help="a PNG: originals, ROG, ROGS, prior, samples")
     parser.add_argument("--out", type=Path, help="JSON lines are added to it")
     return parser.parse_args()
 

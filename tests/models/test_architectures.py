@@ -102,6 +102,13 @@ def test_an_untrained_network_carries_a_signal_in_eval_mode() -> None:
         assert 0.02 < spread < 20, name
 
 
+@pytest.mark.parametrize("name", ["lenet5", "vgg7", "resnet18-plain"])
+def test_the_networks_of_rogs_round_normalize_nothing(name: str) -> None:
+    """Section 4.2 of its paper leaves batch normalization out, whose statistics would tell of the batch."""
+    layers = {type(layer).__name__ for layer in MODELS[name](classes=5, shape=(3, 32, 32)).modules()}
+    assert not [layer for layer in layers if "Norm" in layer]
+
+
 @pytest.mark.parametrize(("name", "classes", "channels", "count", "tensors"), COUNTS)
 def test_learned_parameters(name: str, classes: int, channels: int, count: int, tensors: int) -> None:
     constants = {"mean": [0.5] * channels, "std": [0.2] * channels}

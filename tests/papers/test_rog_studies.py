@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,7 +14,11 @@ from xml.etree import ElementTree
 import pytest
 import torch
 import torch.nn.functional as F
+from generator_files import tiny_generator
+from scenes import as_float32, one_picture, seen_in
 
+from gradveil.attacks import ATTACKS
+from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.inversion.space import APART
 from gradveil.attacks.rog import rog
 from gradveil.compute import Compute
@@ -156,3 +161,38 @@ def test_attackers_and_defenses_are_left_out_on_demand(study: Any) -> None:
         ("topk 0.95", "aware"),
         ("precode", "aware"),
     ]
+
+
+def test_sixteen_victims_in_a_row_have_sixteen_labels(study: Any) -> None:
+    """Pictures lie in the archive five of a class together."""
+    dealt = study("victims").dealt()
+    assert sorted(dealt.tolist()) == list(range(160))
+    assert all(len(set((client // 5).tolist())) == 16 for client in dealt.view(-1, 16))
+
+
+def test_the_best_and_the_worst_sixteenth_are_by_lpips(study: Any) -> None:
+    """LPIPS falls where it is better; the other scores are those of the same pictures."""
+    lpips = torch.arange(32.0).flip(0)
+    line = {"lpips": {"each": lpips.tolist()}, "psnr": {"each": (100 - lpips).tolist()}, "loss": {"each": [1.0]}}
+    told = study("batches").extremes(line)
+    assert (told["lpips_of_best"], told["lpips_of_worst"]) == (0.5, 30.5)
+    assert (told["psnr_of_best"], told["psnr_of_worst"]) == (99.5, 69.5)
+    assert "loss_of_best" not in told
+
+
+def test_a_sample_is_of_the_label_and_of_nothing_that_was_found(study: Any) -> None:
+    attack = ATTACKS["rogs"](generator=tiny_generator(), inner="rog:steps=1")
+    semantic, seen = study("semantic"), seen_in(as_float32(one_picture(2)))
+    assert seen.labels is not None
+    asked = semantic.Study(data=None, defense=Defense(), attack=attack, metrics=(), compute=Compute(), args=None)
+    gray = Reconstruction(
+        images=torch.full((2, 1, 3, 8, 8), 0.5),
+        labels=seen.labels,
+        found=torch.ones(2, 1, dtype=torch.bool),
+        loss=torch.zeros(2),
+    )
+    drawn = asked.sample(gray, seen, 0).images
+    assert drawn.shape == gray.images.shape
+    assert torch.equal(drawn, asked.sample(replace(gray, images=gray.images + 0.1), seen, 0).images)
+    assert not torch.equal(drawn, asked.sample(replace(gray, labels=seen.labels.roll(1, -1)), seen, 0).images)
+    assert not torch.equal(drawn, asked.sample(gray, seen, 1).images)

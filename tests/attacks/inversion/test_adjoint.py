@@ -60,8 +60,9 @@ def test_it_is_taken_for_several_steps_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    "defense", [("uniform", {}), ("sign", {}), ("topk", {"sparsity": 0.5}), ("soteria", {"rate": 0.5}),
-                ("fedcdp", {"clip": 0.5, "noise": 0.0}), ("precode", {"size": 4}), ("prune", {"ratio": 0.5})],
+    "defense", [("uniform", {}), ("qsgd", {"bits": 3}), ("sign", {}), ("topk", {"sparsity": 0.5}),
+                ("soteria", {"rate": 0.5}), ("fedcdp", {"clip": 0.5, "noise": 0.0}),
+                ("precode", {"size": 4}), ("prune", {"ratio": 0.5})],
 )  # fmt: skip
 def test_surrogates_of_known_defenses_go_along(defense: tuple[str, dict[str, Any]]) -> None:
     name, options = defense
