@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+import weakref
 from functools import partial
 from pathlib import Path
 
@@ -112,6 +113,23 @@ def test_bfloat16_is_an_option_of_the_defense(capsys: pytest.CaptureFixture[str]
     assert Path("half/encoded.npz").read_bytes() != Path("plain/encoded.npz").read_bytes()
     assert protect(out="half") == 2
     assert "defense.bf16 is True there, False here" in capsys.readouterr().err
+
+
+def test_memory_does_not_grow_with_the_number_of_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the encodings of a part nothing is held once it is on disk."""
+    made: list[weakref.ref[torch.Tensor]] = []
+    alive: list[int] = []
+    encode = offline.Protection.encode
+
+    def watched(self: offline.Protection, pictures: torch.Tensor) -> torch.Tensor:
+        alive.append(sum(kept() is not None for kept in made))
+        encodings = encode(self, pictures)
+        made.append(weakref.ref(encodings))
+        return encodings
+
+    monkeypatch.setattr(offline.Protection, "encode", watched)
+    protect()
+    assert alive == [0] * 6
 
 
 def test_a_finished_folder_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,6 +25,7 @@ COUNTS = [  # name, classes, channels, learned numbers, tensors
 PUBLISHED = [  # name, classes, pixels, learned numbers: as the papers' authors or torchvision and DeiT count them
     ("resnet18", 10, 32, 11_173_962),
     ("resnet18", 1000, 224, 11_689_512),
+    ("resnet34", 10, 32, 21_282_122),
     ("resnet34", 1000, 224, 21_797_672),
     ("mobilenet-v2", 1000, 224, 3_504_872),
     ("vit-tiny", 1000, 224, 5_717_416),
@@ -54,8 +55,8 @@ def test_learned_parameters_are_as_published(name: str, classes: int, pixels: in
 @pytest.mark.parametrize(
     ("name", "pixels", "positions"),
     [("resnet18", 32, 4), ("resnet18", 64, 2), ("resnet18", 112, 4), ("resnet18", 224, 7),
-     ("mobilenet-v2", 32, 4), ("mobilenet-v2", 112, 4), ("mobilenet-v2", 224, 7), ("densenet121", 64, 2),
-     ("vgg16", 32, 1)],
+     ("mobilenet-v2", 32, 4), ("mobilenet-v2", 112, 4), ("mobilenet-v2", 224, 7), ("densenet121", 32, 4),
+     ("densenet121", 64, 2), ("resnet34", 32, 4), ("vgg16", 32, 1)],
 )  # fmt: skip
 def test_what_is_left_of_a_picture_before_the_last_pool(name: str, pixels: int, positions: int) -> None:
     """Large pictures are shrunk as on ImageNet, small ones as on CIFAR."""
