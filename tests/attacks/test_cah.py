@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import pytest
 import torch
@@ -219,10 +220,14 @@ def test_separation_needs_public_pictures_and_known_transforms() -> None:
         cah(separate="major", scale=0.95)
 
 
-@pytest.mark.parametrize("options", [{"examples": 0}, {"scale": -1.0}, {"sigma": 0.0}, {"box": -1.0}, {"same": 0.0}])
-def test_out_of_range(options: dict) -> None:
-    with pytest.raises(ConfigError, match="cah"):
-        cah(**options)
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("examples", 0), ("scale", -1.0), ("sigma", 0.0), ("box", -1.0), ("same", 0.0), ("sigma", float("nan")),
+     ("mu", float("inf"))],
+)  # fmt: skip
+def test_out_of_range(option: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"^cah: {option} = {value} is .*, take a .*$"):
+        cah(**{option: value})
 
 
 def test_the_smooth_model_too() -> None:

@@ -31,7 +31,9 @@ def test_a_curious_server_does_not_plant() -> None:
 
 
 @pytest.mark.parametrize("attack", ["rtf", "cah"])
-@pytest.mark.parametrize(("at", "said"), [("convv", "the model has no layer 'convv'"), ("conv2", "sees features")])
+@pytest.mark.parametrize(
+    ("at", "said"), [("convv", "no layer 'convv', did you mean 'conv"), ("conv2", "sees features")]
+)
 def test_a_place_that_cannot_take_the_layer_is_said_before_anything_is_written(
     attack: str, at: str, said: str, tmp_path: Path
 ) -> None:

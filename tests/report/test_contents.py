@@ -259,8 +259,9 @@ def test_a_run_that_leaks_supports_no_claim():
 
 @pytest.mark.parametrize(
     ("share", "told"),
-    [(0, "0 %"), (1, "100 %"), (0.00001, "0.01 %"), (0.5, "50 %"), (0.99999, "99.9 %"), (0.052, "5.2 %")],
-)
+    [(0, "0 %"), (1, "100 %"), (0.00001, "0.01 %"), (0.5, "50 %"), (0.99999, "99.9 %"), (0.052, "5.2 %"),
+     (1.00001, "100.1 %"), (1.0425, "104.2 %"), (5.13, "513 %")],
+)  # fmt: skip
 def test_percents_never_round_to_nothing_or_to_all(share, told):
     assert percent(share) == told
 

@@ -10,7 +10,8 @@ up to version 0.1.2); here the halves are halves.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
+from math import inf, isfinite, prod
+from sys import float_info
 
 import torch
 from torch import nn
@@ -39,6 +40,7 @@ PAPER = Paper(
     2023,
     "arXiv:2112.02918",
 )
+TINY = float_info.min
 DIRECTIONS = 8  # ways on for the hidden units: mixtures of two pictures then differ from unit to unit
 
 
@@ -88,11 +90,12 @@ class TrapWeights(Attack):
 
     def __post_init__(self) -> None:
         check_options("cah", self.neurons, self.connection, self.gain)
-        if self.examples < 1 or self.scale < 0 or self.sigma <= 0 or self.box < 0 or self.same <= 0:
-            raise ConfigError(
-                f"cah: {self} is out of range, take examples >= 1, scale and box >= 0, sigma and same > 0"
-            )
-
+        for option, least in (("examples", 1), ("scale", 0), ("box", 0), ("sigma", TINY), ("same", TINY)):
+            if not least <= (value := getattr(self, option)) < inf:
+                wanted = "> 0" if least == TINY else f">= {least}"
+                raise ConfigError(f"cah: {option} = {value} is out of range, take a number {wanted}")
+        if not isfinite(self.mu):
+            raise ConfigError(f"cah: mu = {self.mu} is no number, take a finite one")
         if self.separate and self.scale:
             raise ConfigError("cah: scale and separate both say what the rows are, give one of them")
         Oasis(transforms=self.separate or "none")  # refuses what is not known

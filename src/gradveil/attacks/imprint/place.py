@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections import OrderedDict
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 import torch
 from jaxtyping import Float
@@ -68,13 +69,19 @@ def _arriving(model: nn.Module, at: str, pictures: Tensor, who: str) -> Tensor:
     model, calls = copy.deepcopy(model).eval(), []
     layers = dict(model.named_modules())
     if at not in layers:
-        raise NotApplicableError(f"{who}: the model has no layer {at!r}, the first are {', '.join(list(layers)[1:6])}")
+        raise NotApplicableError(f"{who}: the model has no layer {at!r}, {_others(at, list(layers)[1:])}")
     layers[at].register_forward_pre_hook(lambda _layer, inputs: calls.append(inputs[0]))
     with torch.no_grad():
         model(pictures)
     if not calls:
         raise NotApplicableError(f"{who}: layer {at!r} is never run, choose another")
     return calls[0]
+
+
+def _others(at: str, layers: list[str]) -> str:
+    near = get_close_matches(at, layers, n=1)
+    first = f"the first are {', '.join(layers[:5])}"
+    return f"did you mean {near[0]!r}? T{first[1:]}" if near else first
 
 
 def planted(model: nn.Module, imprint: Imprint, place: Place) -> nn.Module:
