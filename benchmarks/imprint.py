@@ -5,7 +5,8 @@
 
 The gradient of the planted layer is made from random pictures as a client would, and is not timed. With the defaults
 (256 pictures of 224 x 224, 4,096 units) it takes 2.5 GB, the layer as much. Each part is timed several times and the
-shortest counts; on a GPU the clock waits for the device.
+shortest counts; on a GPU the clock waits for the device, and the most memory that a part needs beyond what was there
+before it is told, in bytes and in layers.
 """
 
 from __future__ import annotations
@@ -77,12 +78,15 @@ def shades(count: int, size: int, device: str) -> Tensor:
 def timed(name: str, attack: Any, pictures: Tensor, known: Batch, args: argparse.Namespace) -> dict[str, Any]:
     model = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, CLASSES)).to(args.device)
     plant = clocked(lambda: attack.plant(model, known, Seed(0)), args)
+    planting = peak(lambda: attack.plant(model, known, Seed(0)), args)
     seen = observed(attack.plant(model, known, Seed(0)), pictures)
     read = clocked(lambda: attack.reconstruct(seen, Seed(0)), args)
+    reading = peak(lambda: attack.reconstruct(seen, Seed(0)), args)
     got = attack.reconstruct(seen, Seed(0))
     nearest = torch.cdist(got.images[0][got.found[0]].flatten(1), pictures.flatten(1)).amin(1)
     exact = int((nearest / pictures[0].numel() ** 0.5 < 1e-4).sum())
-    return {"attack": name, "plant_ms": plant, "read_ms": read, "found": int(got.found.sum()), "exact": exact}
+    told = {"attack": name, "plant_ms": plant, "read_ms": read, "found": int(got.found.sum()), "exact": exact}
+    return told | memory("plant", planting, args) | memory("read", reading, args)
 
 
 def observed(sent: nn.Module, pictures: Tensor) -> Observation:
@@ -119,6 +123,22 @@ def clocked(work: Callable[[], object], args: argparse.Namespace) -> float:
         _wait(args.device)
         times.append(1e3 * (time.perf_counter() - start))
     return min(times)
+
+
+def peak(work: Callable[[], object], args: argparse.Namespace) -> int | None:
+    """Bytes beyond those that were taken before; None on a CPU, where torch does not count them."""
+    if not args.device.startswith("cuda"):
+        return None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    _wait(args.device)
+    return torch.cuda.max_memory_allocated() - before
+
+
+def memory(part: str, taken: int | None, args: argparse.Namespace) -> dict[str, Any]:
+    layer = 4 * args.neurons * 3 * args.size**2
+    return {} if taken is None else {f"{part}_bytes": taken, f"{part}_layers": round(taken / layer, 2)}
 
 
 def _wait(device: str) -> None:

@@ -35,7 +35,7 @@ def study(name: str) -> ModuleType:
 
 
 accuracy, attacks, figures, variants = map(study, ("accuracy", "attacks", "figures", "cah_variants"))
-turned = study("turned")
+everything, turned = study("all"), study("turned")
 
 
 @cache
@@ -106,6 +106,39 @@ def test_the_figures_hold_what_was_measured() -> None:
         assert ElementTree.fromstring(svg).tag.endswith("svg")
     assert drawn["fig05-rtf"].count("<title>mean") == 2 * 7
     assert drawn["fig03-rtf"].count("<polyline") == 4
+
+
+def test_one_command_leaves_out_what_is_there_and_keeps_no_half(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[str] = []
+
+    def called(script: str, options: list[str]) -> None:
+        calls.append(script)
+        if script == "adaptive.py" and calls.count(script) == 1:
+            sys.exit("error: adaptive.py ended with 1, see above")
+        if "--out" in options:
+            with Path(options[-1]).open("a") as file:
+                file.write("{}\n")
+
+    monkeypatch.setattr(everything, "called", called)
+    monkeypatch.setattr(sys, "argv", ["all.py", "--root", "nowhere", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit, match=r"adaptive\.py"):
+        everything.main()
+    assert [path.name for path in tmp_path.iterdir()] == ["attacks.jsonl"]
+    everything.main()
+    assert calls == ["attacks.py", "attacks.py", "adaptive.py", "adaptive.py", "figures.py"]
+    assert (tmp_path / "attacks.jsonl").read_text() == "{}\n" * 2
+
+
+@pytest.mark.slow
+def test_one_command_makes_every_figure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not DATA.is_dir():
+        pytest.skip("shared/data is not here")
+    monkeypatch.setattr(sys, "argv", ["all.py", "--small", "--root", str(DATA), "--out", str(tmp_path)])
+    everything.main()
+    stored = ROOT / "papers" / "oasis" / "results"
+    assert {path.name for path in tmp_path.glob("*.svg")} == {path.name for path in stored.glob("*.svg")}
 
 
 def test_rows_of_the_attack_and_of_the_code_before_its_correction() -> None:

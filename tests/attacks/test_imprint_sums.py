@@ -6,21 +6,35 @@ from dataclasses import replace
 
 import pytest
 import torch
-from scenes import SCENES, drawn, fedavg, four_pictures, scene, seen_in, usual
+from scenes import CLASSES, MEAN, SCENES, STD, drawn, fedavg, four_pictures, scene, seen_in, usual
+from torch import nn
 
+from gradveil.attacks.base import Attack
+from gradveil.attacks.cah import cah
 from gradveil.attacks.invertgrad import invertgrad
+from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
+from gradveil.attacks.unmix import unmix
 from gradveil.config import build, from_tables
+from gradveil.data.photos import photos
 from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.defenses.oasis import Oasis
 from gradveil.errors import ConfigError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.models.normalize import Normalize
+from gradveil.models.start import weights_from
 from gradveil.plan import diagnostic
 from gradveil.scenario import Scenario, ThreatModel
 from gradveil.seeds import Seed
 from gradveil.server import observe
 from gradveil.types import Batch
+
+
+def logistic() -> nn.Module:
+    with weights_from(0):
+        return nn.Sequential(Normalize(MEAN, STD), nn.Flatten(), nn.Linear(192, CLASSES)).double()
 
 
 def apart(scenario: Scenario) -> Scenario:
@@ -70,6 +84,36 @@ def test_the_planted_layer_reads_through_the_sum() -> None:
     got = attack.reconstruct(seen, Seed(0))
     shown = align(got.images, truth.private.images, got.found).images
     assert (peak_signal_to_noise(shown, truth.private.images) > 150).double().mean() > 0.8
+
+
+ACTIVE: dict[str, tuple[Attack, Defense]] = {
+    "rtf": (rtf(neurons=256), Defense()),
+    "rtf, sparse": (rtf(neurons=256, sparse=True), Defense()),
+    "rtf, random": (rtf(neurons=256, functional="random"), Oasis(transforms="major")),
+    "cah": (cah(neurons=256, examples=8), Defense()),
+    "cah, separate": (cah(neurons=256, examples=8, separate="hflip"), Oasis(transforms="hflip")),
+    "unmix": (unmix(neurons=256), Oasis(transforms="hflip+vflip")),
+    "linear-model": (linear_model(), Defense()),
+}
+
+
+@pytest.mark.parametrize("name", ACTIVE)
+def test_every_attack_reads_a_sum_of_clients_as_one_client_with_all_their_pictures(name: str) -> None:
+    attack, defense = ACTIVE[name]
+    pictures = photos(size=8).images.double()[::9]
+    model = logistic() if name == "linear-model" else usual()
+    examples = 4 if name == "linear-model" else 8  # of which no label may repeat
+    plain = scene(model, 1, examples, threat=ThreatModel(may_plant=True, knows_defense=True))
+    known = Batch(pictures[40:], torch.zeros(len(pictures) - 40, CLASSES).double())
+    plain = replace(plain, private=Batch(pictures[None, :examples], plain.private.labels), public=known)
+    scores = {}
+    for clients in (1, 4):
+        seen, truth = observe(replace(plain, aggregate=clients), defense, attack, Seed(0))
+        got = attack.reconstruct(seen, Seed(0))
+        shown = align(got.images, truth.private.images, got.found).images
+        scores[clients] = peak_signal_to_noise(shown, truth.private.images).clamp_max(60)
+    assert torch.allclose(scores[1], scores[4], atol=0.1)
+    assert (scores[4] > 50).double().mean() >= 0.5
 
 
 def test_passive_attacks_see_one_large_batch() -> None:
