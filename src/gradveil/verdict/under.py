@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradveil.results import Run
@@ -23,10 +24,19 @@ def under(run: Run) -> str:
         f"labels {scenario.get('labels', 'not stated')}",
         f"batch size {scenario.get('batch_size', 'not stated')}",
         f"{scenario.get('local_steps', 'not stated')} local {'step' if scenario.get('local_steps') == 1 else 'steps'}",
+        *_together(scenario),
         f"{_pictures(run)} pictures",
         f"seed {run.config.get('seed', 'not stated')}",
     ]
     return "; ".join(parts)
+
+
+def _together(scenario: Mapping[str, Any]) -> Iterator[str]:
+    """What makes an update harder or easier to read than one round of one client."""
+    if (clients := scenario.get("aggregate", 1)) != 1:
+        yield f"sums over {clients} clients"
+    if (rounds := scenario.get("rounds", 1)) != 1:
+        yield f"{rounds} rounds"
 
 
 def _pictures(run: Run) -> int:

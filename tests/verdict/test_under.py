@@ -1,0 +1,25 @@
+"""The line that a verdict holds under names what makes an update harder or easier to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from runs import run_of, undefended
+
+from gradveil.verdict.under import under
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, "; 1 local step; 4 pictures; "),
+        ({"aggregate": 1, "rounds": 1}, "; 1 local step; 4 pictures; "),
+        ({"aggregate": 3}, "; 1 local step; sums over 3 clients; 4 pictures; "),
+        ({"aggregate": 3, "rounds": 5}, "; sums over 3 clients; 5 rounds; 4 pictures; "),
+    ],
+)
+def test_sums_and_rounds_are_named_where_there_are_any(given: dict[str, Any], said: str) -> None:
+    run = run_of(undefended(4))
+    run.config["scenario"].update(given)  # type: ignore[attr-defined]
+    assert said in under(run)
