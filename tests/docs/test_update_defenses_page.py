@@ -11,6 +11,10 @@ from blocks import ROOT, blocks, execute
 
 from gradveil.config.check import options_of
 from gradveil.defenses import DEFENSES
+from gradveil.defenses.qsgd import Qsgd
+from gradveil.defenses.stack import Stack
+from gradveil.defenses.topk import TopK
+from gradveil.fl.defense_text import defense_from
 from gradveil.seeds import Seed
 from gradveil.wire import encoded_size
 
@@ -21,7 +25,14 @@ TEXT = PAGE.read_text()
 def test_the_code_runs() -> None:
     session: dict[str, Any] = {"__name__": "reader"}
     for block in blocks(PAGE):
-        execute(block, PAGE, session)
+        if block.language == "python":
+            execute(block, PAGE, session)
+
+
+def test_the_command_gives_a_stack_in_its_order() -> None:
+    ((_, *options),) = (command for block in blocks(PAGE) for command in block.commands)
+    (text,) = (option for option in options if option.startswith("stack:"))
+    assert defense_from(text) == Stack((TopK(sparsity=0.9), Qsgd(bits=3)))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplacian", "prune", "topk", "sign", "uniform", "qsgd"])
