@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gradveil.attacks.imprint.place import place_in
+from gradveil.attacks.imprint.place import site
 from gradveil.client import in_client_mode
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
@@ -84,7 +84,7 @@ def _check_places(audit: Audit, scenario: Scenario) -> None:
     for label, attack in audit.attacks.items():
         if attack.plants and (at := getattr(attack, "at", "")):
             try:
-                place_in(scenario.model, (channels, height, width), at, label, Seed())
+                site(scenario.model, (channels, height, width), at, label, Seed())
             except NotApplicableError as error:
                 raise ConfigError(f"attack.{error}") from error
 

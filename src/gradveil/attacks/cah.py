@@ -21,7 +21,7 @@ from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.candidates import candidates
 from gradveil.attacks.imprint.functional import FEWEST
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.place import Place, imprint_in, place_in, place_of, planted, shape_of
+from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site
 from gradveil.attacks.imprint.readout import gradients
 from gradveil.attacks.imprint.report import counted, reconstruction
 from gradveil.attacks.imprint.separate import Rehearsal, separating_rows
@@ -101,10 +101,10 @@ class TrapWeights(Attack):
         Oasis(transforms=self.separate or "none")  # refuses what is not known
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
-        place = place_in(model, shape_of(public, "cah"), self.at, "cah", seed)
+        model, place = site(model, shape_of(public, "cah"), self.at, "cah", seed)
         rows = self._traps(place, public, seed)
         parts = {"gain": self.gain, "sparse": False, "directions": DIRECTIONS, "seed": seed}
-        return planted(model, Imprint(rows, self.connection, **parts), place)
+        return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
 
     def check(self, seen: Observation) -> None:
         imprint_in(seen, "cah")

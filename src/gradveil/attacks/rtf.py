@@ -18,7 +18,7 @@ from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.place import Place, imprint_in, place_in, place_of, planted, shape_of, standard_of
+from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site, standard_of
 from gradveil.attacks.imprint.readout import differences, gradients
 from gradveil.attacks.imprint.report import counted, reconstruction
 from gradveil.compute import Compute
@@ -51,8 +51,9 @@ def rtf(
 
     `neurons`: bins; `functional`: what they sort by, `mean`, `random` or `fourier:32`; `sparse`: Hardtanh, one unit per
     bin; `target`: one bin only, for this share of all pictures; `bins`: `auto` takes public pictures' quantiles where
-    there are any; `at`: the layer to stand in front of, empty for the front of the model; `connection` and `gain`: what
-    the rest of the model gets, see `Imprint`; a gain of 0 is one that suits the connection.
+    there are any; `at`: the layer to stand in front of, empty for the front of the model, those before it then hand the
+    picture on; `connection` and `gain`: what the rest of the model gets, see `Imprint`; a gain of 0 is one that suits
+    the connection.
     """
     return RobbingTheFed(
         neurons=neurons, functional=functional, connection=connection, gain=gain, sparse=sparse, target=target,
@@ -80,10 +81,10 @@ class RobbingTheFed(Attack):
             raise ConfigError(f"rtf: target = {self.target} is out of range, take a share of the pictures from 0 to 1")
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
-        place = place_in(model, shape_of(public, "rtf"), self.at, "rtf", seed)
+        model, place = site(model, shape_of(public, "rtf"), self.at, "rtf", seed)
         rows = self._rows(model, place, public, seed)
         parts = {"gain": self.gain, "sparse": self.sparse, "directions": 1, "seed": seed}
-        return planted(model, Imprint(rows, self.connection, **parts), place)
+        return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
 
     def check(self, seen: Observation) -> None:
         imprint_in(seen, "rtf")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import torch
 from torch import Tensor
 
@@ -42,7 +44,7 @@ def candidates(
 
 def _looked_at(gradient: Gradient, place: Place, at: Tensor, box: float, seed: Seed) -> tuple[Tensor, Tensor]:
     """Whether each candidate is in the box, and random projections of it: distances in them are RMS differences."""
-    pixels = gradient.weight.shape[1]
+    pixels = prod(place.shape)
     onto = normal((pixels, SIGNATURE), seed.at("signature").rng(), gradient.weight) / (pixels * SIGNATURE) ** 0.5
     inside, signature = [at.new_zeros(0, dtype=torch.bool)], [onto.new_zeros(0, SIGNATURE)]
     for part in gradient.chunks(at):

@@ -1,17 +1,20 @@
-"""Where an imprint stands in a model, and what it sees there: the pictures, or the pictures normalized."""
+"""Where an imprint stands in a model, and what it sees there: the pictures, or the pictures scaled and shifted."""
 
 from __future__ import annotations
 
 import copy
 from collections import OrderedDict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from math import prod
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gradveil.attacks.imprint.module import Imprint
+from gradveil.attacks.imprint.module import Imprint, Rows
+from gradveil.attacks.imprint.passage import passing_on
 from gradveil.errors import NotApplicableError
 from gradveil.models.normalize import constants_of
 from gradveil.seeds import Seed, uniform
@@ -29,12 +32,31 @@ class Place:
     shape: tuple[int, int, int]
     mean: Float[Tensor, "channel 1 1"]
     std: Float[Tensor, "channel 1 1"]
+    beside: int = 0  # numbers of further channels, which arrive behind those of the picture
 
     def seen(self, pictures: Tensor) -> Float[Tensor, "picture pixel"]:
         return ((pictures - self.mean) / self.std).flatten(1)
 
     def pictures(self, read: Tensor) -> Tensor:
-        return read.unflatten(-1, self.shape) * self.std + self.mean
+        return read[..., : prod(self.shape)].unflatten(-1, self.shape) * self.std + self.mean
+
+    def over(self, rows: Rows) -> Rows:
+        """The same for all that arrives: units look at the picture alone."""
+        return Rows(weight=F.pad(rows.weight, (0, self.beside)), bias=rows.bias) if self.beside else rows
+
+
+def site(model: nn.Module, shape: tuple[int, int, int], at: str, who: str, seed: Seed) -> tuple[nn.Module, Place]:
+    """The place in front of the layer `at`, in a model that hands the picture on to there if it did not before."""
+    try:
+        return model, place_in(model, shape, at, who, seed)
+    except FeaturesError:
+        like = next(iter(model.parameters()))
+        opened = passing_on(model, at, uniform((1, *shape), seed.at("way").rng(), like))
+        return opened, place_in(opened, shape, at, who, seed)
+
+
+class FeaturesError(NotApplicableError):
+    """What arrives is not the picture."""
 
 
 def place_in(model: nn.Module, shape: tuple[int, int, int], at: str, who: str, seed: Seed) -> Place:
@@ -47,13 +69,40 @@ def place_in(model: nn.Module, shape: tuple[int, int, int], at: str, who: str, s
     mean, std = (constant.to(like).view(-1, 1, 1) for constant in constants_of(model, shape[0]))
     pictures = uniform((2, *shape), seed.at("probe").rng(), like)
     arrived = _arriving(model, at, pictures, who)
-    for place in (front, Place(at=at, shape=shape, mean=mean, std=std)):
-        expected = place.seen(pictures).view_as(pictures)
-        if arrived.shape == expected.shape and torch.allclose(arrived, expected, atol=1e-4):
+    for place in (front, replace(front, mean=mean, std=std), _handed_on(arrived, pictures, front)):
+        if place is not None and _agrees(arrived, place, pictures):
             return place
-    raise NotApplicableError(
-        f"{who}: layer {at!r} sees features and not the pictures, choose an earlier layer or leave `at` out"
+    raise FeaturesError(
+        f"{who}: layer {at!r} sees features and not the pictures ({_size(arrived)} of {_size(pictures)}), "
+        "choose an earlier layer or leave `at` out"
     )
+
+
+def _agrees(arrived: Tensor, place: Place, pictures: Tensor) -> bool:
+    """The first channels are the picture's, and nothing that the place does not know of lies beside them."""
+    if arrived.shape[2:] != pictures.shape[2:] or arrived[0].numel() != prod(place.shape) + place.beside:
+        return False
+    expected = place.seen(pictures).view_as(pictures)
+    return torch.allclose(arrived[:, : place.shape[0]], expected, atol=1e-4 * float(expected.abs().max().clamp_min(1)))
+
+
+def _handed_on(arrived: Tensor, pictures: Tensor, front: Place) -> Place | None:
+    """Scale and shift of every channel, if the first channels are the picture's."""
+    channels = pictures.shape[1]
+    if arrived.dim() != 4 or arrived.shape[2:] != pictures.shape[2:] or arrived.shape[1] < channels:
+        return None
+    x, y = (z[:, :channels].transpose(0, 1).flatten(1).double() for z in (pictures, arrived))
+    dx, dy = x - x.mean(1, keepdim=True), y - y.mean(1, keepdim=True)
+    scale = (dx * dy).sum(1) / dx.square().sum(1)
+    if not (scale > 0).all():
+        return None
+    std, shift = 1 / scale, y.mean(1) - scale * x.mean(1)
+    mean, std = ((c.to(pictures)).view(-1, 1, 1) for c in (-shift * std, std))
+    return replace(front, mean=mean, std=std, beside=arrived[0, channels:].numel())
+
+
+def _size(x: Tensor) -> str:
+    return " x ".join(map(str, x.shape[1:]))
 
 
 def shape_of(public: Batch | None, who: str) -> tuple[int, int, int]:
