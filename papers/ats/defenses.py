@@ -50,7 +50,8 @@ ROWS: dict[str, tuple[str, dict[str, Any]]] = {
     "dpsgd, clip 1, noise 0.001": ("dpsgd", {"clip": 1.0, "noise": 1e-3}),
 }
 ATTACKERS = ("unaware", "adaptive")
-CELL = ("model", "defense", "attacker", "steps", "first", "images")
+CELL = ("model", "defense", "attacker", "steps", "rate", "first", "images")
+OLD = {"model": None, "rate": 0.1, "first": 0}  # what the first lines do not say
 
 
 def main() -> None:
@@ -65,13 +66,12 @@ def main() -> None:
 
 def head_of(label: str, attacker: str, args: argparse.Namespace) -> dict[str, Any]:
     model = f"{args.model}, {args.weights.stem if args.weights else 'untrained'}"
-    values = (model, label, attacker, args.steps, args.first, args.images)
+    values = (model, label, attacker, args.steps, args.rate, args.first, args.images)
     return dict(zip(CELL, values, strict=True))
 
 
 def cell(line: dict[str, Any]) -> tuple[Any, ...]:
-    """The first lines begin at the first picture and do not say so."""
-    return tuple(({"model": None, "first": 0} | line)[key] for key in CELL)
+    return tuple((OLD | line)[key] for key in CELL)
 
 
 def done(out: Path | None) -> set[tuple[Any, ...]]:
@@ -92,7 +92,7 @@ def row(label: str) -> Defense:
 def measured(label: str, attacker: str, bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     defense = row(label)
     seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
-    told = attacked(invertgrad(steps=args.steps, tv=args.tv), seen, truth, bench, defense)
+    told = attacked(invertgrad(steps=args.steps, tv=args.tv, rate=args.rate), seen, truth, bench, defense)
     if attacker != "unaware":  # the same is sent, and encoding it takes as long as the attack
         return told
     return {"bytes": encoded_size({key: update[0].cpu() for key, update in seen.update.items()})} | told
@@ -108,6 +108,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--first", type=int, default=0, help="the first picture: 50 goes on where 50 pictures ended")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--tv", type=float, default=1e-2)
+    parser.add_argument("--rate", type=float, default=0.1)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--attackers", nargs="+", default=list(ATTACKERS), choices=ATTACKERS)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from defenses import ATTACKERS, ROWS, knowing_helps
+from defenses import ATTACKERS, OLD, ROWS, knowing_helps
 from victims import about
 
 Line = dict[str, Any]
@@ -84,10 +84,10 @@ def one(parts: Sequence[Line]) -> Line:
 
 
 def summary(parts: Sequence[Line], scores: dict[int, float]) -> Line:
-    steps = {part["steps"] for part in parts}
-    if len(steps) > 1:
-        raise SystemExit(f"{parts[0]['defense']}: parts of {sorted(steps)} steps do not belong together")
-    told = {key: parts[0].get(key) for key in ("model", "defense", "attacker", "steps", "bytes")}
+    budgets = {(part["steps"], part.get("rate", OLD["rate"])) for part in parts}
+    if len(budgets) > 1:
+        raise SystemExit(f"{parts[0]['defense']}: parts of {sorted(budgets)} (steps, rate) do not belong together")
+    told = {key: parts[0].get(key) for key in ("model", "defense", "attacker", "steps", "rate", "bytes")}
     told |= {
         "images": len(scores),
         "pictures": list(scores),
@@ -124,10 +124,16 @@ def shown(line: Line) -> tuple[str, str]:
 
 def known(unaware: Line, line: Line | None) -> tuple[str, str, str, str]:
     if line is not None:
-        return *shown(line), between(line.get("gain"), "+"), between(line.get("worse"))
+        return *shown(line), between(line.get("gain"), "+"), between(line.get("worse")) + fewer(line, unaware)
     if knowing_helps(unaware["defense"]):
         return "not run", "", "", ""
     return "" if unaware["defense"] == "none" else "the same", "", "", between(unaware["psnr_private"])
+
+
+def fewer(line: Line, unaware: Line) -> str:
+    """Both were not run on the same pictures."""
+    both = len(line["worse"]["each"]) if "worse" in line else 0
+    return f", {both} pictures" if 0 < both < unaware["images"] else ""
 
 
 def between(psnr: dict[str, Any] | None, sign: str = "") -> str:

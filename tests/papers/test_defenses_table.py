@@ -67,6 +67,15 @@ def test_knowing_is_paired_by_picture() -> None:
 def test_parts_of_different_budgets_do_not_belong_together() -> None:
     with pytest.raises(SystemExit, match=r"prune 0\.9: parts of"):
         defenses_table.joined([line("unaware", 0, [1.0]), line("unaware", 1, [1.0], steps=800)])
+    with pytest.raises(SystemExit, match=r"prune 0\.9: parts of"):
+        defenses_table.joined([line("unaware", 0, [1.0]), line("unaware", 1, [1.0], rate=0.2)])
+
+
+def test_a_row_says_how_many_pictures_both_have() -> None:
+    told = [line("unaware", 0, [10.0, 12.0, 11.0]), line("adaptive", 1, [13.0, 10.0])]
+    assert "12.0 (11.0 to 13.0), 2 pictures |" in defenses_table.table(defenses_table.joined(told))[2]
+    told.append(line("adaptive", 0, [13.0]))
+    assert "pictures" not in defenses_table.table(defenses_table.joined(told))[2]
 
 
 def test_a_row_says_what_was_not_run_and_what_changes_nothing() -> None:
@@ -92,7 +101,7 @@ def test_only_the_table_of_a_page_changes() -> None:
 
 
 def test_cells_that_a_file_holds_are_left_out(tmp_path: Path) -> None:
-    args = Namespace(model="lenet", weights=None, steps=3, first=50, images=2, out=tmp_path / "lines.jsonl")
+    args = Namespace(model="lenet", weights=None, steps=3, rate=0.1, first=50, images=2, out=tmp_path / "lines.jsonl")
     head = defenses.head_of("sign", "unaware", args)
     assert defenses.done(args.out) == set()
     args.out.write_text(json.dumps(head | {"bytes": 1}) + "\n")
