@@ -1,10 +1,11 @@
 """The file of `correlation.py` as figure 5 of ATS shows it, and its coefficients as a table.
 
-    PYTHONPATH=src:papers/ats python3 papers/ats/correlation_figure.py OUT.json figure.svg [KIND]
+    PYTHONPATH=src:papers/ats python3 papers/ats/correlation_figure.py OUT.json figure.svg [KIND [WITHOUT]]
 
 Dots: policies, scored with the half-trained model; the dashed line: pictures without any policy. KIND is what is seen
-of the attack: fed (PSNR against the picture as fed, as in the paper), private, blank, gain or identified. For a run
-that was ended before its time, of the policies that it came to.
+of the attack: fed (PSNR against the picture as fed, as in the paper), private, blank, gain or identified. WITHOUT, such
+as 3 or 3,33, leaves out the policies that hold these operations. For a run that was ended before its time, of the
+policies that it came to.
 """
 
 from __future__ import annotations
@@ -35,11 +36,24 @@ KINDS = {
 
 
 def main() -> None:
-    if len(sys.argv) not in (3, 4) or not set(sys.argv[3:]) <= set(AXES):
+    if len(sys.argv) not in (3, 4, 5) or not set(sys.argv[3:4]) <= set(AXES):
         sys.exit(__doc__)
     told = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(chart(told, *sys.argv[3:]).svg())
+    for operations in sys.argv[4:]:
+        told = without(told, set(operations.split(",")))
+    Path(sys.argv[2]).write_text(chart(told, *sys.argv[3:4]).svg())
     print(table(told))
+
+
+def without(told: dict[str, Any], operations: set[str]) -> dict[str, Any]:
+    """The control, and the policies that hold none of these operations."""
+    kept = [place for place, policy in enumerate(told["policies"]) if not operations & set(policy.split("-"))]
+
+    def of(values: dict[str, list[float]]) -> dict[str, list[float]]:
+        return {key: [each[place] for place in kept if place < len(each)] for key, each in values.items()}
+
+    lists = {name: {model: of(values) for model, values in told[name].items()} for name in ("scores", "psnr")}
+    return told | lists | {"policies": [told["policies"][place] for place in kept]}
 
 
 def chart(told: dict[str, Any], kind: str = "fed", similarity: str = "flat") -> Chart:

@@ -122,6 +122,15 @@ def test_an_ended_run_has_a_figure_and_coefficients_without_the_control():
     assert len(correlation_figure.table(told).splitlines()) == 2 + 2 * 4
 
 
+def test_policies_with_an_operation_can_be_left_out_of_figure_and_coefficients():
+    told = told_of_a_run_that_was_ended() | {"policies": ["none", "1", "3-1", "33", "4-3", "5", "6"]}
+    fewer = correlation_figure.without(told, {"3"})
+    assert fewer["policies"] == ["none", "1", "33", "5", "6"]
+    assert fewer["scores"]["half-trained"]["flat"] == [0.5, 0.1, 0.3, 0.45, 0.6]
+    assert fewer["psnr"]["plain"]["fed"] == [10.0, 1.0, 3.0, 4.5]  # as far as the run came
+    assert correlation_figure.chart(fewer).svg().count("<circle") == 3
+
+
 def test_the_file_is_there_before_the_first_attack(bench, tmp_path):
     out, told = tmp_path / "out.json", {"scores": {}, "seconds": {}}
     correlation.score("half-trained", [Policy.parse("3")], bench, told, Namespace(scored=2, out=out))
