@@ -8,11 +8,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
+from gradveil.attacks.invertgrad import invertgrad
+from gradveil.audit import Audit
 from gradveil.cli import main
 from gradveil.cli.train_asked import checkpoints_of
 from gradveil.config import build
 from gradveil.errors import ConfigError
+from gradveil.seeds import Seed
+from gradveil.server import observe
 
 SMALL = ["train", "--data-option", "limit=64", "--rounds", "4", "--clients", "4", "--batch-size", "8"]
 
@@ -148,3 +154,26 @@ def test_a_defense_that_refuses_the_model_leaves_no_folder(tmp_path: Path, capsy
 def test_epochs_are_at_least_one(tmp_path: Path, capsys) -> None:
     assert called("train", "--method", "fedsgd", "--epochs", "0", "--out", str(tmp_path / "run")) == 2
     assert capsys.readouterr().err == "error: --epochs: must be at least 1, got 0\n"
+
+
+def test_what_precode_has_trained_is_what_is_audited(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    out = tmp_path / "run"
+    assert called(*SMALL, "--defense", "precode:size=8", "--out", str(out), "--checkpoints", "1") == 0
+    command = next(line for line in capsys.readouterr().out.splitlines() if line.startswith("go on with: "))
+    audited: list[Audit] = []
+
+    def stop(audit: Audit, *_: object) -> None:
+        audited.append(audit)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr("gradveil.cli.run.run", stop)
+    assert called(*shlex.split(command.removeprefix("go on with: gradveil ")), "--defense", "none") == 2
+    assert "precode has changed, and that model is what none is audited on too" in capsys.readouterr().err
+    (audit,) = audited
+    (path,) = (out / "checkpoints").iterdir()
+    kept = load_file(path)
+    seen, _ = observe(audit.scenario, audit.defenses["precode"], invertgrad(), Seed())
+    sent = seen.model.state_dict()
+    assert sent.keys() == kept.keys()
+    assert [name for name in kept if not torch.equal(sent[name], kept[name])] == []
+    assert any(name.endswith("bottleneck.encoder.weight") for name in kept)

@@ -153,7 +153,6 @@ def test_baselines_are_always_there_and_nobody_twice() -> None:
     [
         ({"defenses": ("prume",)}, "--defense: unknown name 'prume'"),
         ({"defenses": ("prune:ratio=2",)}, "--defense"),
-        ({"defenses": ("precode",)}, "changes the model itself"),
         ({"seeds": 0}, "--seeds: must be between"),
         ({"attacked_seeds": 9}, "--attacked-seeds: 9 of 2"),
         ({"stages": (2.0,)}, "--stage: must be shares"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tradeoff_fakes import tiny
 
 from gradveil import journal
@@ -69,6 +70,23 @@ def test_a_study_that_goes_on_counts_what_is_left(found: tuple[Outcome, Path], t
     run(tiny(), again, progress=heard)
     assert {total for _, total in heard.totals} == {0}
     assert heard.begun == 0
+
+
+def test_precode_is_attacked_with_the_bottleneck_that_it_trained(tmp_path: Path) -> None:
+    """What is audited is the checkpoint, every name of it."""
+    own: dict[str, Any] = {"defenses": ("precode:size=4",), "seeds": 1, "match": 0, "noise": (1e-1,)}
+    study, folder = tiny(**own), tmp_path / "run"
+    outcome = run(study, folder)
+    (point,) = (point for point in outcome.points if point.label.startswith("precode"))
+    material, models = prepared(study)
+    auditor = Auditor(study=study, material=material, models=models, weights=folder / "models", compute=Compute())
+    (candidate,) = (one for one in study.candidates() if one.label == point.label)
+    audit = auditor.audit(candidate)
+    (file,) = (folder / "models").glob("precode*.safetensors")
+    kept, sent = load_file(file), candidate.build().model(audit.scenario.model).state_dict()
+    assert {name for name in kept if "bottleneck" in name}
+    assert kept.keys() == sent.keys()
+    assert all(torch.equal(kept[name], sent[name]) for name in kept)
 
 
 def test_what_it_leaves_behind(found: tuple[Outcome, Path]) -> None:

@@ -16,6 +16,7 @@ from gradveil.audit import run
 from gradveil.compute import Compute
 from gradveil.conclusion import conclude
 from gradveil.config import AuditConfig, build
+from gradveil.config.checkpoint import on_changed_model
 from gradveil.folder import JOURNAL
 from gradveil.results import read_run
 from gradveil.verdict import Verdict, as_json
@@ -50,7 +51,10 @@ class Output:
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
     try:
-        run(build(config), folder, compute, progress.for_stream(output.quiet))
+        audit = build(config)
+        if not output.quiet and (said := on_changed_model(audit.scenario.model, audit.defenses)):
+            print(said, file=sys.stderr)
+        run(audit, folder, compute, progress.for_stream(output.quiet))
         verdict = conclude(folder, redact=output.redact, claim=output.claim)
     except KeyboardInterrupt:
         kept = len(journal.read(folder / JOURNAL))

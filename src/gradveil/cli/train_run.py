@@ -91,7 +91,7 @@ def run_and_tell(asked: Asked, out: Path | None, *, as_json: bool, quiet: bool) 
     if as_json:
         typer.echo(json.dumps(summary(trained, job.folder, job.privacy), indent=2))
     elif not quiet:
-        for line in sentences(trained, job.folder, asked.audited(), job.defense, job.privacy):
+        for line in sentences(trained, job.folder, asked.audited(), job.privacy):
             typer.echo(line)
 
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradveil.defenses.base import Defense
 from gradveil.fl.budget import Budget
 from gradveil.fl.result import Trained
 
@@ -27,9 +26,7 @@ def summary(trained: Trained, folder: Path, privacy: Budget | None = None) -> di
     }
 
 
-def sentences(
-    trained: Trained, folder: Path, audited: Sequence[str], defense: Defense, privacy: Budget | None = None
-) -> list[str]:
+def sentences(trained: Trained, folder: Path, audited: Sequence[str], privacy: Budget | None = None) -> list[str]:
     lines = [f"note: {note}" for note in trained.notes]
     if void := sum(one.void for one in trained.curve):
         lines.append(f"{void} of {len(trained.curve)} rounds were void: no client sent finite numbers")
@@ -43,7 +40,7 @@ def sentences(
     lines.append(f"folder: {folder}")
     if trained.checkpoints:
         lines.append("checkpoints: " + ", ".join(path.name for path in trained.checkpoints.values()))
-        lines.append(audit_line(trained, audited, defense))
+        lines.append(audit_line(trained, audited))
     return lines
 
 
@@ -55,9 +52,7 @@ def accuracy_line(trained: Trained) -> str:
     return f"accuracy: {100 * trained.accuracy:.1f} % after {len(trained.curve)} rounds{worst}"
 
 
-def audit_line(trained: Trained, audited: Sequence[str], defense: Defense) -> str:
+def audit_line(trained: Trained, audited: Sequence[str]) -> str:
     """How to go on."""
-    if defense.acts_at("model"):
-        return "the defense changes the model: audit it with the weights of a run without it"
     first = str(next(iter(trained.checkpoints.values())))
     return f"go on with: {shlex.join(['gradveil', 'audit', *audited, '--weights', first])}"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,14 +13,16 @@ from torch import Tensor, nn
 from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit import Audit
+from gradveil.config.checkpoint import trained
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
+from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
-from gradveil.models import MODELS, load_model, load_weights
+from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
 from gradveil.scenario import LocalTraining, Loss, Scenario, ThreatModel
 from gradveil.split import Split, split
@@ -38,15 +40,16 @@ def build(config: AuditConfig) -> Audit:
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = _most(config, "batch_size") * _most(config, "aggregate")
     parts = split(dataset, config.scenario.images, largest, config.gallery)
-    scenario = scenario_of(config.scenario, dataset, parts)
+    defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
+    scenario = scenario_of(config.scenario, dataset, parts, defenses)
     return Audit(
         scenario=scenario,
-        also=tuple(variations(config, dataset, parts)),
+        also=tuple(variations(config, dataset, parts, defenses)),
         early=model_of(replace(config.scenario, weights=""), dataset) if scenario.trained else None,
         convergence=config.convergence,
         sequence=config.sequence,
         declared=config.declared,
-        defenses={label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()},
+        defenses=defenses,
         attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},
         metrics=metrics_of(config, dataset, scenario.model, parts.gallery),
         seed=config.seed,
@@ -59,20 +62,22 @@ def _most(config: AuditConfig, key: str) -> int:
     return max(getattr(config.scenario, key), *map(int, config.also.get(key, (1,))))
 
 
-def variations(config: AuditConfig, dataset: Dataset, parts: Split) -> Iterator[Scenario]:
+def variations(
+    config: AuditConfig, dataset: Dataset, parts: Split, defenses: Mapping[str, Defense]
+) -> Iterator[Scenario]:
     """The scenario with one key changed at a time."""
     for key, values in config.also.items():
         for value in values:
             if value != getattr(config.scenario, key):
                 changed = replace(config.scenario, **{key: value})
                 name = f"{name_of(config.scenario)}-{key}-{slug(str(value)) or 'none'}"
-                yield replace(scenario_of(changed, dataset, parts), name=name)
+                yield replace(scenario_of(changed, dataset, parts, defenses), name=name)
 
 
-def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split) -> Scenario:
+def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split, defenses: Mapping[str, Defense]) -> Scenario:
     return Scenario(
         name=name_of(config),
-        model=model_of(config, dataset),
+        model=model_of(config, dataset, defenses),
         private=Batch(*(_grouped(x, config) for x in parts.victims)),
         names=parts.names,
         public=parts.public,
@@ -129,8 +134,11 @@ def slug(text: str) -> str:
     return re.sub("[^A-Za-z0-9.+-]+", "_", text)
 
 
-def model_of(config: ScenarioConfig, dataset: Dataset) -> nn.Module:
-    """The model with its weights. One that the user brings is tried on a picture first."""
+def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, Defense] | None = None) -> nn.Module:
+    """The model with its weights, as one of the defenses has changed it if they were trained so.
+
+    One that the user brings is tried on a picture first.
+    """
     classes, shape = dataset.targets.shape[1], dataset.shape
     if is_user_model(config.model):
         model = load_model(config.model, classes=classes, shape=shape)
@@ -139,7 +147,7 @@ def model_of(config: ScenarioConfig, dataset: Dataset) -> nn.Module:
         constants = {"mean": dataset.mean, "std": dataset.std}
         model = MODELS[config.model](classes=classes, shape=shape, seed=config.model_seed, **constants)
     if config.weights:
-        load_weights(model, Path(config.weights))
+        return trained(model, Path(config.weights), defenses or {})
     return model
 
 

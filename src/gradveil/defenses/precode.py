@@ -3,8 +3,8 @@
 An encoder gives mean and deviation of `size` numbers, which are drawn and decoded again; `beta` times their divergence
 from the standard normal (in bits) is added to the loss. K = 256, beta = 1e-3, the softplus and the bits are those of
 the authors' code. The model itself draws nothing: its noise is a buffer that is zero, the path of the mean, unless the
-client passes numbers of its own random stream. Differs: the bottleneck's weights are those of `seed`, also beside
-weights that were trained without it.
+client passes numbers of its own random stream. A model that was trained with its bottleneck keeps it; beside weights
+that were trained without one, its weights are those of `seed`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ class VariationalBottleneck(nn.Module):
 
     def __init__(self, features: int, size: int) -> None:
         super().__init__()
+        self.size = size
         self.encoder = nn.Linear(features, 2 * size)
         self.decoder = nn.Linear(size, features)
         self.register_buffer("noise", torch.zeros(1, size), persistent=False)
@@ -76,10 +77,16 @@ class Precode(Defense):
 
     def check(self, model: nn.Module) -> None:
         linear_layer("precode", model)
+        for layer in model.modules():
+            if isinstance(layer, VariationalBottleneck) and layer.size != self.size:
+                told = f"size = {self.size}, the bottleneck of this model has {layer.size}"
+                raise ConfigError(f"precode: {told}, take size = {layer.size}")
 
     def model(self, model: nn.Module) -> nn.Module:
-        """A copy; the last linear layer, by name `fc`, becomes `fc.bottleneck` and `fc.head`."""
+        """A copy; the last linear layer, by name `fc`, becomes `fc.bottleneck` and `fc.head`, if it is not so yet."""
         model, name = copy.deepcopy(model), linear_layer("precode", model)
+        if any(isinstance(layer, VariationalBottleneck) for layer in model.modules()):
+            return model
         last = model.get_submodule(name)
         assert isinstance(last, nn.Linear)
         with weights_from(self.seed):

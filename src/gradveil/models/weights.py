@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -22,7 +22,16 @@ LISTED = 5
 CONVERT = "convert it where you trust it: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
 FIRST_TORCH = (2, 10)  # whose `weights_only` is trusted with files of unknown origin
 PATIENCE = 300  # seconds for the child, on a slow disk too; its own processor time is limited in `unpickle.py`
+
 _asked_for_pickles: ContextVar[bool] = ContextVar("asked_for_pickles", default=False)
+
+
+class OtherModelError(ConfigError):
+    """The weights are of another model; `unexpected` are the names that this one does not have."""
+
+    def __init__(self, said: str, unexpected: Iterable[str]) -> None:
+        super().__init__(said)
+        self.unexpected = frozenset(unexpected)
 
 
 @contextmanager
@@ -99,7 +108,7 @@ def _check_names(path: Path, expected: dict[str, Tensor], found: dict[str, tuple
     told = [("missing", missing), ("unexpected", unexpected), ("of another shape", misshaped)]
     faults = [f"{len(names)} {kind}: {_first(names)}" for kind, names in told if names]
     if faults:
-        raise ConfigError(f"{path}: not the weights of this model, {'; '.join(faults)}")
+        raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}", unexpected)
 
 
 def _first(names: list[str]) -> str:

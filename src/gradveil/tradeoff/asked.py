@@ -159,8 +159,6 @@ def checked(study: Study) -> tuple[Candidate, ...]:
     found = study.candidates()
     for candidate in found:
         study.audit_config(candidate)
-        if candidate.build().acts_at("model"):
-            raise ConfigError(f"--defense: {candidate.label} changes the model itself, which a study cannot train")
     return found
 
 

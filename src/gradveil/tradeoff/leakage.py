@@ -89,7 +89,7 @@ class Auditor:
                 )
 
     def model(self, candidate: Candidate, number: int, stage: int) -> nn.Module:
-        model = copy.deepcopy(self.models[number])
+        model = candidate.build().model(copy.deepcopy(self.models[number]))  # as it was trained
         if stage:
             model.load_state_dict(load_file(self.weights / weights_file(candidate, number, stage)))
         return model.eval()
