@@ -122,13 +122,20 @@ FLAGS: dict[str, Flag] = {
         do_this="Audit batches with distinct labels as well, or a batch size of 1, which bounds both cases.",
     ),
     "no-diagnostic": Flag(
-        title="No diagnostic scenario",
-        raised_if="nothing was audited where an attack has it easiest: one picture per batch, one step, labels known.",
+        title="No defense was audited where an attack has it easiest",
+        raised_if=(
+            "no audited scenario is diagnostic: one picture per batch, one step, evaluation mode, labels known, "
+            "untrained weights. The control that is named `-diagnostic` does not count, since no defense meets the "
+            "attacks there: it shows that they work."
+        ),
         explanation=(
             "What holds for the deployment as configured may hold only because the batch is large or the model is "
             "trained. A client with one picture, or an early round, may leak where these did not."
         ),
-        do_this="Audit the diagnostic case too: `--also batch_size=1`, with untrained weights and known labels.",
+        do_this=(
+            "Audit the defenses in the diagnostic case too: a batch size of 1, one local step, known labels and no "
+            "`--weights`."
+        ),
     ),
     "single-stage": Flag(
         title="One stage of training only",
