@@ -56,6 +56,10 @@ class Study:
     def on_gpu(self) -> bool:
         return self.compute.device.startswith("cuda")
 
+    @property
+    def trains_in_bf16(self) -> bool:
+        return self.on_gpu
+
     @cached_property
     def loaded(self) -> Dataset:
         """The first file of the training set: private pictures first, others to confuse them with at its end."""
@@ -102,7 +106,8 @@ class Study:
 
     def network(self, name: str) -> nn.Module:
         data = self.private
-        return MODELS[name](classes=data.targets.shape[1], shape=data.shape, mean=data.mean, std=data.std)
+        kind = {"classes": data.targets.shape[1], "shape": data.shape, "mean": data.mean, "std": data.std}
+        return MODELS[name](**kind, seed=self.asked.seed)
 
     @cached_property
     def metrics(self) -> dict[str, Metric]:

@@ -70,8 +70,9 @@ def trained(study: Study, model: nn.Module, images: Tensor, defense: Defense | N
         epochs=asked.epochs,
         rate=asked.rate,
         batch_size=asked.batch_size,
+        seed=asked.seed,
         device=study.compute.device,
-        bf16=study.on_gpu,
+        bf16=study.trains_in_bf16,
         feed=defense.data if mixes else None,
         send=defense.update if prunes and defense is not None else None,
     )

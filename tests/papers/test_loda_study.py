@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda import Loda
@@ -21,6 +22,8 @@ from gradveil.seeds import Seed
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "loda"))
 import calibrate  # noqa: E402  # pyright: ignore[reportMissingImports]
+from patches import Patches, known  # noqa: E402  # pyright: ignore[reportMissingImports]
+from resnet20 import ResNet20  # noqa: E402  # pyright: ignore[reportMissingImports]
 from study import Study  # noqa: E402  # pyright: ignore[reportMissingImports]
 from training import accuracies  # noqa: E402  # pyright: ignore[reportMissingImports]
 
@@ -44,6 +47,16 @@ def test_a_reading_is_encoded_as_the_product_encodes_it(name: str) -> None:
     assert torch.allclose(
         got, obscure(private, starts, features, recipe, Scale.of(reading.units, features.model, private))
     )
+
+
+def test_means_over_layers_of_one_size_are_sums_with_another_weight() -> None:
+    """So are the first five layers of ResNet18: what a reading changes there is what c means and how long a step is."""
+    model = nn.Sequential(nn.Conv2d(3, 12, 3, 1, 1), nn.Tanh(), nn.Conv2d(12, 12, 3, 1, 1)).requires_grad_(False)
+    features = Features(model, "all", SHAPE)
+    private, starts = torch.rand(2, 2, *SHAPE, generator=Seed(0).rng())
+    means, sums = Recipe(c=2.0, steps=5, reduce="mean"), Recipe(c=2.0 * 12 / 3, steps=5)
+    one, other = (obscure(private, starts, features, recipe) for recipe in (means, sums))
+    assert torch.allclose(one, other, atol=1e-5)
 
 
 def test_norms_are_the_roots_of_the_sums() -> None:
@@ -75,6 +88,17 @@ def test_the_default_is_the_nearest_to_the_tables_of_those_that_keep_features() 
     assert {(one.reduce, one.units) for one in presets if isinstance(one, Loda)} == {("sum", "normalized")}
 
 
+def test_which_reading_is_nearest_depends_on_the_extractor() -> None:
+    """`loda-1` at the paper's weight, by a ResNet20-4, a ResNet18 and a ResNet20: why decision 16 is in doubt."""
+    first = [row for row in rows("calibration.jsonl") if row["preset"] == "loda-1" and row["c"] == 20]
+    by = {row["reading"]: row["psnr"] for row in first if row["steps"] == 170}
+    later = [row for name in ("readings", "small") for row in rows(f"{name}.jsonl") if "psnr" in row]
+    cells = {row["cell"]: row["psnr"]["mean"] for row in later}
+    ours = by["sum, normalized"], cells["loda-1, sum, normalized"], cells["loda-1, sum, normalized, c = 20"]
+    means = by["mean"], cells["loda-1, mean, unit"], cells["loda-1, mean, c = 20"]
+    assert [abs(x - 5.77) < abs(y - 5.77) for x, y in zip(ours, means, strict=True)] == [True, False, True]
+
+
 def test_pruning_which_takes_longest_is_trained_last() -> None:
     cells = list(accuracies(Study(Namespace())))
     assert cells[:3] == ["none", "loda-1", "loda-2"]
@@ -98,3 +122,19 @@ def test_detail_sees_through_a_change_of_coarse_colors() -> None:
     ramp = torch.linspace(-2, 2, 8).view(1, 1, 1, 8).expand_as(private)
     assert calibrate.by_detail(private + ramp, private, others)["identified_by_detail"] == 2
     assert calibrate.by_detail(unrelated, private, torch.cat([others, unrelated]))["identified_by_detail"] == 0
+
+
+def test_patches_learn_which_way_stripes_run_whatever_the_light() -> None:
+    rng, classes = Seed(0).rng(), torch.arange(40) % 2
+    along = torch.rand(40, 3, 1, 32, generator=rng).expand(-1, -1, 32, -1)
+    striped = torch.where(classes.view(-1, 1, 1, 1) == 0, along, along.transpose(2, 3))
+    labels, darker = torch.eye(2)[classes], 0.3 * striped + 0.1
+    patches = Patches.of(torch.rand(60, 3, 32, 32, generator=rng), 0)
+    assert known(patches, striped[:20], labels[:20], darker[20:], labels[20:]) > 0.9
+
+
+def test_the_small_extractor_has_nineteen_convolutions_and_five_of_one_size_first() -> None:
+    pictures = torch.rand(1, 3, 32, 32, generator=Seed(0).rng())
+    every, first = (Features(ResNet20().eval(), layers, (3, 32, 32))(pictures) for layers in ("all", "first5"))
+    assert len(every) == 19
+    assert {x.shape for x in first} == {(1, 16, 32, 32)}
