@@ -1,8 +1,8 @@
 """Algorithm 1 of LODA (Wan et al., 2022): away from the picture, near to its features, by steps of one length.
 
 The paper leaves open whether squares are summed or averaged and in which units pixels are. `Loda` sums them and has
-pixels in the units of the extractor's normalization, which comes nearest to tables 5 and 6 of the paper. In [0, 1] sums
-hide nothing at the paper's weights (docs/decisions/0016-loda-reading.md).
+pixels in the units of the extractor's normalization; which reading comes nearest to the paper's tables depends on the
+extractor. In [0, 1] sums hide nothing at the paper's weights (docs/decisions/0016-loda-reading.md).
 """
 
 from __future__ import annotations
