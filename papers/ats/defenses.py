@@ -66,7 +66,15 @@ def main() -> None:
 
 def head_of(label: str, attacker: str, args: argparse.Namespace) -> dict[str, Any]:
     model = f"{args.model}, {args.weights.stem if args.weights else 'untrained'}"
-    values = (model, label, attacker, args.steps, args.rate, args.first, args.images)
+    values = (
+        model,
+        label,
+        ", without ".join([attacker, *args.without]),
+        args.steps,
+        args.rate,
+        args.first,
+        args.images,
+    )
     return dict(zip(CELL, values, strict=True))
 
 
@@ -92,7 +100,8 @@ def row(label: str) -> Defense:
 def measured(label: str, attacker: str, bench: Bench, args: argparse.Namespace) -> dict[str, Any]:
     defense = row(label)
     seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
-    told = attacked(invertgrad(steps=args.steps, tv=args.tv, rate=args.rate), seen, truth, bench, defense)
+    attack = invertgrad(steps=args.steps, tv=args.tv, rate=args.rate, without=tuple(args.without))
+    told = attacked(attack, seen, truth, bench, defense)
     if attacker != "unaware":  # the same is sent, and encoding it takes as long as the attack
         return told
     return {"bytes": encoded_size({key: update[0].cpu() for key, update in seen.update.items()})} | told
@@ -109,6 +118,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--tv", type=float, default=1e-2)
     parser.add_argument("--rate", type=float, default=0.1)
+    parser.add_argument("--without", nargs="+", default=[], metavar="LAYER", help="layers left out of the match")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--precision", default="float32")
     parser.add_argument("--attackers", nargs="+", default=list(ATTACKERS), choices=ATTACKERS)

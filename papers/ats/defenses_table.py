@@ -23,7 +23,7 @@ from victims import about
 
 Line = dict[str, Any]
 HEAD = ("defense", "unaware", "identified", "adaptive", "identified", "knowing", "worse of both", "published", "bytes")
-PUBLISHED = {  # mean PSNR in dB: ATS table 4, LODA table 1
+PUBLISHED = {  # mean PSNR in dB: ATS table 4, LODA table 1; what the text of ROG says of its pictures
     "none": "ATS 12.1, LODA 16.6",
     "gaussian 1e-3": "ATS 10.9",
     "gaussian 1e-2": "ATS 10.1",
@@ -33,6 +33,14 @@ PUBLISHED = {  # mean PSNR in dB: ATS table 4, LODA table 1
     "prune 0.9": "LODA 11.5",
     "prune 0.95": "ATS 10.0",
     "prune 0.99": "ATS 9.6, LODA 5.4",
+    "topk 0.95": "ROG fig. 6: similar",
+    "sign": "ROG fig. 7: similar",
+    "uniform 3 bits": "ROG fig. 6: similar",
+    "qsgd 3 bits": "ROG fig. 6: similar",
+    "soteria 0.8": "ROG fig. 8: close",
+    "precode": "ROG fig. 8: close",
+    "fedcdp 0 dB": "ROG fig. 8: structure",
+    "fedcdp -20 dB": "ROG fig. 9: some structure",
 }
 
 

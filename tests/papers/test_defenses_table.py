@@ -85,12 +85,19 @@ def test_a_row_says_what_was_not_run_and_what_changes_nothing() -> None:
     assert [row.split("|")[4].strip() for row in rows] == ["", "not run", "the same"]
 
 
-def test_the_page_holds_what_was_measured() -> None:
-    files = sorted((ROOT / "papers" / "ats" / "results").glob("defenses-resnet20*.jsonl"))
-    lines = [json.loads(text) for file in files for text in file.read_text().splitlines()]
-    rows = defenses_table.table(defenses_table.joined(one for one in lines if one["model"] == "resnet20-4, untrained"))
+@pytest.mark.parametrize(
+    ("heading", "model", "file"),
+    [
+        ("### LeNet", "lenet, untrained", "defenses-lenet.jsonl"),
+        ("### ResNet20-4", "resnet20-4, untrained", "defenses-resnet20.jsonl"),
+    ],
+)
+def test_the_page_holds_what_was_measured(heading: str, model: str, file: str) -> None:
+    told = (ROOT / "papers" / "ats" / "results" / file).read_text().splitlines()
+    lines = [one for one in map(json.loads, told) if one["model"] == model]
+    rows = defenses_table.table(defenses_table.joined(lines))
     page = (ROOT / "docs" / "methods" / "update-defenses.md").read_text()
-    assert defenses_table.with_table(page, "### ResNet20-4", rows) == page
+    assert defenses_table.with_table(page, heading, rows) == page
 
 
 def test_only_the_table_of_a_page_changes() -> None:
@@ -101,13 +108,17 @@ def test_only_the_table_of_a_page_changes() -> None:
 
 
 def test_cells_that_a_file_holds_are_left_out(tmp_path: Path) -> None:
-    args = Namespace(model="lenet", weights=None, steps=3, rate=0.1, first=50, images=2, out=tmp_path / "lines.jsonl")
+    args = Namespace(
+        model="lenet", weights=None, steps=3, rate=0.1, without=[], first=50, images=2, out=tmp_path / "lines.jsonl"
+    )
     head = defenses.head_of("sign", "unaware", args)
     assert defenses.done(args.out) == set()
     args.out.write_text(json.dumps(head | {"bytes": 1}) + "\n")
     assert defenses.cell(head) in defenses.done(args.out)
     assert defenses.cell(defenses.head_of("sign", "adaptive", args)) not in defenses.done(args.out)
-    args.first = 0
+    args.without = ["fc.*"]
+    assert defenses.head_of("sign", "unaware", args)["attacker"] == "unaware, without fc.*"
+    args.first, args.without = 0, []
     assert defenses.cell(defenses.head_of("sign", "unaware", args)) not in defenses.done(args.out)
 
 
