@@ -9,6 +9,7 @@ are small, and go one after the other once each fills the machine by itself.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -38,7 +39,16 @@ class Geometry:
         return self.stride, self.padding, self.dilation, False, (0, 0), self.groups
 
 
-class Forward(Function):
+class Map(Function):
+    """What two of the three tell of the third. Each has a `vmap`, set below, where all of them are known."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *both, ctx.geometry = inputs
+        ctx.save_for_backward(*both)
+
+
+class Forward(Map):
     """x, w -> y"""
 
     @staticmethod
@@ -46,22 +56,12 @@ class Forward(Function):
         return torch.ops.aten.convolution(x, w, None, *geometry.options())
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        keep(ctx, inputs)
-
-    @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor, None]:
         x, w = ctx.saved_tensors
         return ByPicture.apply(g, w, ctx.geometry), ByKernel.apply(x, g, ctx.geometry), None
 
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, w: Tensor, geometry: Geometry
-    ) -> tuple[Tensor, int]:
-        return batched(Forward, info, in_dims, x, w, geometry)
 
-
-class ByPicture(Function):
+class ByPicture(Map):
     """g, w -> the slope by x"""
 
     @staticmethod
@@ -70,22 +70,12 @@ class ByPicture(Function):
         return torch.ops.aten.convolution_backward(g, like, w, None, *geometry.options(), (True, False, False))[0]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        keep(ctx, inputs)
-
-    @staticmethod
     def backward(ctx: Any, x: Tensor) -> tuple[Tensor, Tensor, None]:
         g, w = ctx.saved_tensors
         return Forward.apply(x, w, ctx.geometry), ByKernel.apply(x, g, ctx.geometry), None
 
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], g: Tensor, w: Tensor, geometry: Geometry
-    ) -> tuple[Tensor, int]:
-        return batched(ByPicture, info, in_dims, g, w, geometry)
 
-
-class ByKernel(Function):
+class ByKernel(Map):
     """x, g -> the slope by w"""
 
     @staticmethod
@@ -94,28 +84,13 @@ class ByKernel(Function):
         return torch.ops.aten.convolution_backward(g, x, like, None, *geometry.options(), (False, True, False))[1]
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        keep(ctx, inputs)
-
-    @staticmethod
     def backward(ctx: Any, w: Tensor) -> tuple[Tensor, Tensor, None]:
         x, g = ctx.saved_tensors
         return ByPicture.apply(g, w, ctx.geometry), Forward.apply(x, w, ctx.geometry), None
 
-    @staticmethod
-    def vmap(
-        info: Any, in_dims: tuple[int | None, ...], x: Tensor, g: Tensor, geometry: Geometry
-    ) -> tuple[Tensor, int]:
-        return batched(ByKernel, info, in_dims, x, g, geometry)
-
-
-def keep(ctx: Any, inputs: tuple[Any, ...]) -> None:
-    *both, ctx.geometry = inputs
-    ctx.save_for_backward(*both)
-
 
 def batched(
-    kind: type[Function], info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, geometry: Geometry
+    kind: type[Map], info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, geometry: Geometry
 ) -> tuple[Tensor, int]:
     """One call for all trials where they share weights or are small; else one for each."""
     count, (of_a, of_b) = info.batch_size, in_dims[:2]
@@ -136,14 +111,14 @@ def work(geometry: Geometry, pictures: int) -> int:
     )
 
 
-def shared_weights(kind: type[Function], a: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+def shared_weights(kind: type[Map], a: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
     """Trials are further pictures."""
     count, pictures = a.shape[:2]
     all_at_once = geometry.of(torch.Size((count * pictures, *geometry.picture[1:])), geometry.kernel)
     return kind.apply(a.flatten(0, 1), w, all_at_once).unflatten(0, (count, pictures))
 
 
-def as_groups(kind: type[Function], a: Tensor, b: Tensor, geometry: Geometry) -> Tensor:
+def as_groups(kind: type[Map], a: Tensor, b: Tensor, geometry: Geometry) -> Tensor:
     """Trials are further channels that do not see each other."""
     count, (pictures, channels, *size) = len(a), geometry.picture
     picture = torch.Size((pictures, count * channels, *size))
@@ -158,6 +133,10 @@ def as_groups(kind: type[Function], a: Tensor, b: Tensor, geometry: Geometry) ->
 def channels_of(x: Tensor) -> Tensor:
     """[trial, picture, channel, ...] to [picture, trial x channel, ...]"""
     return x.movedim(0, 1).flatten(1, 2)
+
+
+for one in (Forward, ByPicture, ByKernel):
+    one.vmap = staticmethod(partial(batched, one))  # type: ignore[method-assign]
 
 
 class Trilinear(TorchFunctionMode):
