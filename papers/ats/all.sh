@@ -12,10 +12,11 @@
 # A stage whose file is there is left out, so the same command goes on where it was ended; lines of a stage that was
 # ended in the middle are kept as NAME.ended.
 # On an H200 of its own about half an hour, a guess from parts that were timed: the whole was never run there.
+# ONLY="NAME ...": these stages alone.
 # PY, DEVICE (cuda), PRECISION (tf32), LIMIT (seconds of a stage, 0: none); SIZE=tiny DEVICE=cpu tries every stage.
 set -u
 : "${DATA:?folder with CIFAR-100}" "${OUT:?folder for results}"
-PY=${PY:-python3} DEVICE=${DEVICE:-cuda} PRECISION=${PRECISION:-tf32} LIMIT=${LIMIT:-0} FASHION=${FASHION:-}
+PY=${PY:-python3} DEVICE=${DEVICE:-cuda} PRECISION=${PRECISION:-tf32} LIMIT=${LIMIT:-0} ONLY=${ONLY:-} FASHION=${FASHION:-}
 [ "$DEVICE" = cpu ] && PRECISION=float32
 export PYTHONPATH="$PWD/src:$PWD/papers/ats${PYTHONPATH:+:$PYTHONPATH}"
 HERE=papers/ats MODELS=$OUT/models ON=(--device "$DEVICE" --precision "$PRECISION")
@@ -39,6 +40,7 @@ fi
 stage() { # NAME FILE COMMAND...: the command writes FILE, or FILE.part, which is FILE once it is whole
     local name=$1 file=$2 begin=$SECONDS rc=0
     shift 2
+    [[ -n $ONLY && " $ONLY " != *" $name "* ]] && return
     [ -e "$file" ] && { echo "$name: there"; return; }
     timeout "$LIMIT" "$@" > "$OUT/log/$name.txt" 2>&1 || rc=$?
     [ $rc -eq 0 ] && [ -e "$file.part" ] && mv "$file.part" "$file"
@@ -57,7 +59,7 @@ trained() { # FOLDER MODEL RATE EPOCHS KIND...: of the pictures in DATASET
         [ -e "$weights" ] && { echo "$name: there"; continue; }
         stage "$name" "$weights" $PY $HERE/models.py "${DATASET[@]}" --out "$folder" --device "$DEVICE" \
             --rate "$rate" --epochs "$epochs" "$kind:$model"
-        grep -h '^{' "$OUT/log/$name.txt" >> "$OUT/models.jsonl"
+        [ -e "$OUT/log/$name.txt" ] && grep -h '^{' "$OUT/log/$name.txt" >> "$OUT/models.jsonl"
     done
 }
 figure5() { # MODEL STEPS AT_ONCE: goes on by itself

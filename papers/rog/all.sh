@@ -14,10 +14,11 @@
 # A stage whose file is there is left out, so the same command goes on where it was ended; lines of a stage that was
 # ended in the middle are kept as NAME.ended.
 # On an H200 of its own about half an hour, a guess from parts that were timed: the whole was never run there.
+# ONLY="NAME ...": these stages alone.
 # PY, DEVICE (cuda), PRECISION (tf32), LIMIT (seconds of a stage, 0: none); SIZE=tiny DEVICE=cpu tries every stage.
 set -u
 : "${DATA:?folder with imagenet128_500.zip}" "${OUT:?folder for results}"
-PY=${PY:-python3} DEVICE=${DEVICE:-cuda} PRECISION=${PRECISION:-tf32} LIMIT=${LIMIT:-0} NET=${NET:-$DATA}
+PY=${PY:-python3} DEVICE=${DEVICE:-cuda} PRECISION=${PRECISION:-tf32} LIMIT=${LIMIT:-0} ONLY=${ONLY:-} NET=${NET:-$DATA}
 LEARNS=bf16
 [ "$DEVICE" = cpu ] && PRECISION=float32 LEARNS=float32
 export PYTHONPATH="$PWD/src${PYTHONPATH:+:$PYTHONPATH}"
@@ -25,7 +26,7 @@ HERE=papers/rog NETWORKS=$OUT/networks ON=(--device "$DEVICE" --precision "$PREC
 mkdir -p "$OUT/log" "$NETWORKS"
 
 ROUND=(--root "$DATA" "${ON[@]}") MANY=4 FEW=2 LONG=2000 RATIOS=(0 -10 -20) BATCHES=(16 64 128) OTHERS=(vgg7 resnet18-plain)
-TRAIN=(--epochs 100000 --seconds 80) LATENT=2048 TIMED=(--clients 32 --chunk 32 --alone 2)
+TRAIN=(--epochs 100000 --seconds ${SECONDS_TO_LEARN:-80}) LATENT=2048 TIMED=(--clients 32 --chunk 32 --alone 2)
 FACES=(--steps 300 --restarts 2 --groups 2 --clients 16)
 if [ "${SIZE:-full}" = tiny ]; then
     ROUND+=(--size 32 --steps 2 --rate 0.1 --local-steps 2) MANY=1 FEW=1 LONG=6 RATIOS=(0) BATCHES=(16) OTHERS=(vgg7)
@@ -37,6 +38,7 @@ fi
 stage() { # NAME FILE COMMAND...: the command writes FILE, or FILE.part, which is FILE once it is whole
     local name=$1 file=$2 begin=$SECONDS rc=0
     shift 2
+    [[ -n $ONLY && " $ONLY " != *" $name "* ]] && return
     [ -e "$file" ] && { echo "$name: there"; return; }
     timeout "$LIMIT" "$@" > "$OUT/log/$name.txt" 2>&1 || rc=$?
     [ $rc -eq 0 ] && [ -e "$file.part" ] && mv "$file.part" "$file"

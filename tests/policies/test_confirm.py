@@ -89,12 +89,12 @@ def test_everything_is_on_the_sheet(attacked) -> None:
     assert [row[0] for row in table][-2:] == [f"hybrid {outcome.hybrid}", "undefended"]
     said = list(sentences(outcome))
     assert any("undefended pictures leaked" in line for line in said)
-    assert sum("Pearson" in line for line in said) == 4
+    assert sum("Pearson" in line for line in said) == 6
     assert said[-1] == f"hybrid: {outcome.hybrid}"
 
 
-def scored(privacy: float, decibels: float) -> Scored:
-    parts = {"pictures": 8, "failed": 0, "low": None, "high": None, "identified": 0, "leaked": 0}
+def scored(privacy: float, decibels: float, identified: int = 0) -> Scored:
+    parts = {"pictures": 8, "failed": 0, "low": None, "high": None, "identified": identified, "leaked": 0}
     seen = Confirmed(attacker="unaware", psnr=decibels, psnr_fed=20 - decibels, **parts)
     empty = {"low": 0.0, "high": 1.0, "area": 0.5, "in_top": 0.0, "accuracy": -1.0}
     return Scored(policy="0", functions=("invert7",), privacy=privacy, confirmed=(seen,), **empty)
@@ -116,3 +116,11 @@ def test_an_attack_that_fails_undefended_confirms_nothing(attacked) -> None:
     strong = tuple(replace(one, leaked=2) for one in outcome.undefended)
     assert "confirms nothing" in replace(outcome, undefended=weak).control
     assert replace(outcome, undefended=strong).control == "control: 2 of 2 undefended pictures leaked"
+
+
+def test_a_score_may_tell_what_is_identified_and_not_the_decibels() -> None:
+    policies = [scored(k / 10, (13, 11, 14, 11, 15, 12, 12, 14)[k], identified=k) for k in range(8)]
+    by_kind = {v.against: v for v in validated(policies) if v.attacker == "unaware"}
+    assert by_kind["identified"].holds
+    assert by_kind["identified"].measure == "pictures identified"
+    assert by_kind["private"].said == NOT_VALIDATED

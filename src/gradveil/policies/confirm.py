@@ -35,6 +35,11 @@ from gradveil.verdict.leak import Baselines
 ATTACK = "invertgrad"
 SMOOTHNESS = 1e-2  # one weight of the total variation: a policy is compared with a policy, at a fifth of the cost
 ATTACKERS = ("unaware", "adaptive")
+SEEN: Mapping[str, Callable[[Confirmed], float]] = {
+    "private": lambda seen: seen.psnr,
+    "fed": lambda seen: seen.psnr_fed,
+    "identified": lambda seen: seen.identified / seen.pictures,
+}
 
 
 def chosen(ranked: Sequence[Ranked], count: int) -> tuple[list[Ranked], list[Ranked]]:
@@ -101,12 +106,13 @@ def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -
 
 
 def validated(policies: Sequence[Scored]) -> tuple[Validation, ...]:
-    """Score against what each attacker saw, of the private picture and of the picture as fed."""
+    """Score against what each attacker saw: of the private picture, of the picture as fed, and how many it knew."""
     found = []
     for attacker in ATTACKERS if policies else ():
         pairs = [(p.privacy, c) for p in policies for c in p.confirmed if c.attacker == attacker]
         scores = [score for score, _ in pairs]
-        for against, seen in (("private", [c.psnr for _, c in pairs]), ("fed", [c.psnr_fed for _, c in pairs])):
+        for against, measure in SEEN.items():
+            seen = [measure(c) for _, c in pairs]
             linear, ranks = pearson(scores, seen), spearman(scores, seen)
             found.append(
                 Validation(attacker=attacker, against=against, policies=len(pairs), pearson=linear, spearman=ranks)

@@ -53,10 +53,14 @@ class Validation:
     """Whether policies with a higher score gave away better pictures."""
 
     attacker: str
-    against: str  # "private" or "fed"
+    against: str  # "private" or "fed": a PSNR; or "identified"
     policies: int
     pearson: Correlation | None
     spearman: Correlation | None
+
+    @property
+    def measure(self) -> str:
+        return "pictures identified" if self.against == "identified" else f"PSNR of the {self.against} picture"
 
     @property
     def holds(self) -> bool:

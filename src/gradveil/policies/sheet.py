@@ -62,7 +62,7 @@ def sentences(outcome: Outcome) -> Iterator[str]:
     yield outcome.control
     for found in outcome.validation:
         yield (
-            f"score against PSNR of the {found.against} picture, {found.attacker} attacker, {found.policies} policies: "
+            f"score against {found.measure}, {found.attacker} attacker, {found.policies} policies: "
             f"Pearson {_said(found.pearson)}, Spearman {_said(found.spearman)}: {found.said}"
         )
     yield f"hybrid: {outcome.hybrid or 'none, no policy passed: give a lower --threshold'}"

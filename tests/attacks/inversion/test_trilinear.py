@@ -42,8 +42,12 @@ def slope_of_slopes(layer: nn.Conv2d, weight: Tensor, x: Tensor) -> Tensor:
 @pytest.mark.parametrize("name", LAYERS)
 @pytest.mark.parametrize("way", SIZES)
 @pytest.mark.parametrize("shared", [True, False])
-def test_second_order_slopes_are_torchs_own(name: str, way: str, shared: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("few", [0, 4])
+def test_second_order_slopes_are_torchs_own(
+    name: str, way: str, shared: bool, few: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(trilinear, "LARGE", SIZES[way])
+    monkeypatch.setattr(trilinear, "FEW", few)
     layer = nn.Conv2d(4, 6, **LAYERS[name]).double()
     weights = layer.weight.detach() if shared else drawn(3, *layer.weight.shape, seed=2)
     pictures = drawn(3, 2, 4, 7, 8, seed=1)

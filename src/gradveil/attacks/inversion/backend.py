@@ -34,7 +34,7 @@ class Chosen:
         one = OneTrial.of(seen, distance)
         if self.graph is not None:
             return Sweep(one, self.graph)
-        return Vmap(one) if self.name == "vmap" else Loop(one)
+        return Vmap(one.by_outer_products()) if self.name == "vmap" else Loop(one)
 
 
 def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:

@@ -7,7 +7,7 @@ any model that `torch.func` can trace; `sweep` writes the two derivatives out fo
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.adjoint import LocalRound
 from gradveil.attacks.inversion.distance import Distance
+from gradveil.attacks.inversion.outer import OuterRound, outer_layers
 from gradveil.attacks.inversion.trilinear import Trilinear
 from gradveil.client import in_client_mode, local_update
 from gradveil.defenses.base import Defense
@@ -41,12 +42,14 @@ class OneTrial:
     """The attacker's copy of the client, for one trial: run `local_update` on dummy pictures and compare.
 
     `step_by_step` differentiates one local step at a time: the same slopes in the memory of one step, see `adjoint`.
+    `outer` are linear layers that it then knows by outer products, see there.
     """
 
     model: nn.Module
     seen: Observation
     distance: Distance
     step_by_step: bool = False
+    outer: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, seen: Observation, distance: Distance) -> OneTrial:
@@ -62,10 +65,19 @@ class OneTrial:
     def value_and_slopes(self, joint: bool, images: Tensor, labels: Tensor, update: Update) -> tuple[Tensor, ...]:
         """The match and its gradient by the pictures and, if `joint`, by the labels."""
         if self.step_by_step:
-            parts = self.model, self.params(update), self.seen.training, self.surrogate(update), self.distance
-            return LocalRound(*parts, update).value_and_slopes(images, labels, joint)
+            return self.round(update).value_and_slopes(images, labels, joint)
         slopes, value = torch.func.grad_and_value(self, argnums=(0, 1) if joint else (0,))(images, labels, update)
         return value, *slopes
+
+    def round(self, update: Update) -> LocalRound:
+        defense = self.surrogate(update)
+        parts = self.model, self.params(update), self.seen.training, defense, self.distance, update
+        if self.outer and not defense.acts_at("gradient"):
+            return OuterRound(*parts, self.outer)
+        return LocalRound(*parts)
+
+    def by_outer_products(self) -> OneTrial:
+        return replace(self, outer=outer_layers(self.model, self.params(self.seen.update), self.seen))
 
     def surrogate(self, update: Update) -> Defense:
         return Defense() if self.seen.defense is None else self.seen.defense.surrogate(update)
