@@ -87,6 +87,7 @@ ATTACK_ROWS = {
     "autoattack": AttackRow(easy={"steps": 150}, short={"steps": 20}),
     "invertgrad": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
     "invertgrad-ats": AttackRow(easy={"steps": 200}, short={"steps": 30}),
+    "headless": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
     "known-policy": AttackRow(
         easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}, defense=EITHER_SIDE
     ),
@@ -174,7 +175,11 @@ DEFENSE_ROWS = {
         options={"of": [{"name": "prune", "ratio": 0.3}, {"name": "gaussian", "scale": 0.05}]}, idle={"of": []}
     ),
 }
-WITHOUT_PAPER = {"none": "it is no method", "stack": "it joins the methods of others"}
+WITHOUT_PAPER = {
+    "none": "it is no method",
+    "stack": "it joins the methods of others",
+    "headless": "it is ours, invertgrad with one layer less",
+}
 
 
 def test_no_row_is_forgotten() -> None:

@@ -12,6 +12,7 @@ from gradveil.attacks.dlg import dlg, dlg_code, dlg_paper
 from gradveil.attacks.dlg_joint import dlg_joint
 from gradveil.attacks.gradinversion import gradinversion, gradinversion_ats
 from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
+from gradveil.attacks.headless import headless
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
 from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
@@ -28,6 +29,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "autoattack": autoattack,
     "invertgrad": invertgrad,
     "invertgrad-ats": invertgrad_ats,
+    "headless": headless,
     "known-policy": known_policy,
     "shifted": shifted,
     "shifted-re-ats": shifted_re_ats,

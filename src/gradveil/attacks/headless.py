@@ -1,0 +1,46 @@
+"""Inverting Gradients without the last layer, which tells of labels more than of pictures.
+
+Most of an update's length may lie in the last linear layer, and a cosine listens to what is long. Where labels are
+known or read off beforehand, that layer has little more to say, and leaving it out lets the others speak. Of the first
+50 test pictures of CIFAR-100 (one TV weight, 1e-2, 300 steps) 27 instead of 13 were identified on an untrained `lenet`;
+of 32 (200 steps) 18 instead of 15 on a trained `lenet5`, and 29 both times on an untrained one. It is no stage of
+`autoattack`: in the built-in example, where `dlg` comes first, it found nothing more for a fifth of the time.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from gradveil.attacks.base import Reconstruction
+from gradveil.attacks.inversion.distance import Cosine, Unmatched
+from gradveil.attacks.inversion.engine import Inversion
+from gradveil.attacks.inversion.labels import last_linear
+from gradveil.attacks.inversion.space import Start
+from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
+from gradveil.compute import Compute
+from gradveil.seeds import Seed
+from gradveil.server import Observation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Headless(Inversion):
+    """Leaves the last linear layer of whatever model it meets out of the match; labels are still read off it."""
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        if isinstance(self.distance, Unmatched):
+            return super().reconstruct(seen, seed, compute)
+        body = Cosine(without=(f"{last_linear(seen.model, seen.classes)}.*",))
+        return Inversion.reconstruct(replace(self, distance=body), seen, seed, compute)
+
+
+def headless(
+    *,
+    steps: int = 2400,
+    tv: tuple[float, ...] | float = TV_WEIGHTS,
+    restarts: int | None = None,
+    rate: float = 0.1,
+    start: Start = "normal",
+) -> Headless:
+    """`invertgrad` on all layers but the last; every TV weight is tried on every picture, `restarts` runs in all."""
+    searched = invertgrad(steps=steps, tv=tv, restarts=restarts, rate=rate, start=start)
+    return Headless(**{name: getattr(searched, name) for name in searched.__dataclass_fields__})
