@@ -13,8 +13,10 @@
 # pictures.html, faces.jsonl and .png (table 2); log/ has what each stage said, stages.jsonl how it ended.
 # A stage whose file is there is left out, so the same command goes on where it was ended; lines of a stage that was
 # ended in the middle are kept as NAME.ended.
-# On an H200 of its own about half an hour, a guess from parts that were timed: the whole was never run there.
-# ONLY="NAME ...": these stages alone.
+# On an H200 of its own twelve stages took 693 s (results/h200-stages.jsonl): enhancer, autoencoder (55 s of learning
+# each), reconstruct, figure16-*, presets, batches-64, batches-128, precode, fedcdp up to a limit of 150 s, pictures and
+# faces. The others (none, uniform, qsgd, topk, sign, soteria, batches-16, rog-round, long) have not run by it there.
+# ONLY="NAME ...": these stages alone. SECONDS_TO_LEARN (80): of enhancer and autoencoder.
 # PY, DEVICE (cuda), PRECISION (tf32), LIMIT (seconds of a stage, 0: none); SIZE=tiny DEVICE=cpu tries every stage.
 set -u
 : "${DATA:?folder with imagenet128_500.zip}" "${OUT:?folder for results}"
