@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from dataclasses import replace
 
+import pytest
 import torch
 from pictures import rows, sent_by
 
@@ -12,8 +13,10 @@ from gradveil.attacks.base import Reconstruction
 from gradveil.capture.match import matches
 from gradveil.capture.model import model_of
 from gradveil.capture.scenario import captured_scenario, observed
+from gradveil.capture.simulated import simulate
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
+from gradveil.errors import ConfigError
 from gradveil.plan import clients_of, diagnostic
 from gradveil.scenario import LocalTraining, Scenario
 from gradveil.seeds import Seed
@@ -114,3 +117,19 @@ def test_match_is_one_for_the_picture_itself() -> None:
     wrong = matches(seen, Reconstruction(images=gray, labels=labels, found=found, loss=loss))
     torch.testing.assert_close(exact, torch.ones(3), rtol=0, atol=1e-5)
     assert (wrong < 0.99).all()
+
+
+def test_the_model_is_the_one_that_precode_has_made() -> None:
+    sized = [DEFENSES["precode"](size=size) for size in (8, 4)]
+    capture = simulate(defense=sized[0], told="precode:size=8")
+    model = model_of(capture, defenses=[Defense(), sized[0]])
+    assert all(torch.equal(value, capture.weights[name]) for name, value in model.state_dict().items())
+    with pytest.raises(ConfigError, match="is a bottleneck of precode, audit the capture with --defense precode"):
+        model_of(capture)
+    with pytest.raises(ConfigError, match="give precode the size it was made with"):
+        model_of(capture, defenses=[sized[1]])
+
+
+def test_a_model_that_nobody_changed_stays_as_it_is() -> None:
+    model = model_of(CAPTURE, defenses=[DEFENSES["precode"](size=8)])
+    assert model.state_dict().keys() == CAPTURE.weights.keys()

@@ -37,7 +37,8 @@ def simulate(
     """The round of clients that hold the first pictures of the data. `told`: the defense as a client would name it."""
     pictures = data.load(dataset, **{"limit": clients * examples, **(options or {})})
     shape, classes = pictures.shape, pictures.targets.shape[1]
-    sent = MODELS[model](classes=classes, shape=shape, seed=seed, mean=pictures.mean, std=pictures.std).eval()
+    plain = MODELS[model](classes=classes, shape=shape, seed=seed, mean=pictures.mean, std=pictures.std)
+    sent = defense.model(plain).eval()
     played, updates, own = in_client_mode(sent, training), {}, {}
     for number in range(clients):
         name, rows = f"client-{number}", slice(number * examples, (number + 1) * examples)
