@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# What the page lists as not reached, on one GPU, one stage after the other: side by side they starve each other.
+# All that the page has of 2026-11-17 and what it lists as not reached, on one GPU, one stage after the other: side by
+# side they starve each other.
 #
 #   DATA=folder OUT=folder [FASHION=folder] bash papers/ats/all.sh        from the repository root
 #
@@ -11,7 +12,11 @@
 # log/ has what each stage said, stages.jsonl how it ended and after how many seconds.
 # A stage whose file is there is left out, so the same command goes on where it was ended; lines of a stage that was
 # ended in the middle are kept as NAME.ended.
-# On an H200 of its own about half an hour, a guess from parts that were timed: the whole was never run there.
+# Seconds on an H200 of its own, 2026-11-17: models-semi-resnet20-4 35, models-stages-resnet20-4 56, search 78,
+# known 166, correlation-lenet5 93, steps-7800 34, steps-10800 40, steps-13800 42, sweeps 153; table8 was ended after
+# MobileNetV2 (6 a row). The models of LeNet-5 are of a CPU, 11 minutes each, those of Fashion-MNIST and table 9, with
+# fewer steps, too. Never run there: steps-4800 (sweeps has its cell), the rest of table8, models-plain-resnet20-4,
+# transfer, correlation-resnet20-4.
 # ONLY="NAME ...": these stages alone.
 # PY, DEVICE (cuda), PRECISION (tf32), LIMIT (seconds of a stage, 0: none); SIZE=tiny DEVICE=cpu tries every stage.
 set -u
