@@ -14,9 +14,9 @@
 # ended in the middle are kept as NAME.ended.
 # Seconds on an H200 of its own, 2026-11-17: models-semi-resnet20-4 35, models-stages-resnet20-4 56, search 78,
 # known 166, correlation-lenet5 93, steps-7800 34, steps-10800 40, steps-13800 42, sweeps 153; table8 was ended after
-# MobileNetV2 (6 a row). The models of LeNet-5 are of a CPU, 11 minutes each, those of Fashion-MNIST and table 9, with
-# fewer steps, too. Never run there: steps-4800 (sweeps has its cell), the rest of table8, models-plain-resnet20-4,
-# transfer, correlation-resnet20-4.
+# MobileNetV2 (6 a row). The models of LeNet-5 are of a CPU, 3 to 11 minutes each, and so is all of Fashion-MNIST, the
+# attack with fewer steps. Never run there: steps-4800 (sweeps has its cell), the rest of table8,
+# models-plain-resnet20-4, transfer, correlation-resnet20-4.
 # ONLY="NAME ...": these stages alone.
 # PY, DEVICE (cuda), PRECISION (tf32), LIMIT (seconds of a stage, 0: none); SIZE=tiny DEVICE=cpu tries every stage.
 set -u
