@@ -31,9 +31,9 @@ _SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 100
 
 def unknown_key(given: str, known: Iterable[str], where: str) -> ConfigError:
     near = get_close_matches(given, list(known), n=1)
-    hint = f", did you mean {near[0]!r}?" if near else ","
+    hint = f"did you mean {near[0]!r}? Known" if near else "known"
     where = where if len(where) <= LONGEST_TEXT else f"{where[:LONGEST_PART]}..."
-    return ConfigError(f"{where}: unknown key{hint} Known: {', '.join(sorted(known)) or 'none'}")
+    return ConfigError(f"{where}: unknown key, {hint}: {', '.join(sorted(known)) or 'none'}")
 
 
 def check(value: Any, kind: Any, where: str) -> Any:

@@ -44,7 +44,7 @@ def charts(outcome: Outcome, records: Sequence[Record]) -> Iterator[Chart | Bars
     if len(single) >= FEWEST_BARS:
         yield bars(outcome, single)
     if outcome.curves:
-        yield way(outcome.curves, "straight", "On the straight line from noise to the picture", "share of the way")
+        yield way(outcome.curves, "straight", "From noise to the picture", "share of the way")
         yield way(outcome.curves, "attack", "Along a real attack", "steps")
         yield from by_layer(outcome.curves)
 
