@@ -42,5 +42,5 @@ def test_its_control_looks_at_no_layer() -> None:
 def test_a_model_without_such_a_layer_is_told_in_a_line() -> None:
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 5, 8), nn.Flatten()).double()
-    with pytest.raises(NotApplicableError, match="no linear layer with 5 outputs"):
+    with pytest.raises(NotApplicableError, match="headless: the model has no linear layer with 5 outputs to leave out"):
         headless(**SHORT).reconstruct(seen_in(scene(model, 1, 1)), Seed(1))

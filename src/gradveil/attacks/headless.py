@@ -18,6 +18,7 @@ from gradveil.attacks.inversion.labels import last_linear
 from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.compute import Compute
+from gradveil.errors import NotApplicableError
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 
@@ -29,8 +30,16 @@ class Headless(Inversion):
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         if isinstance(self.distance, Unmatched):
             return super().reconstruct(seen, seed, compute)
-        body = Cosine(without=(f"{last_linear(seen.model, seen.classes)}.*",))
+        body = Cosine(without=(f"{_head(seen)}.*",))
         return Inversion.reconstruct(replace(self, distance=body), seen, seed, compute)
+
+
+def _head(seen: Observation) -> str:
+    try:
+        return last_linear(seen.model, seen.classes)
+    except NotApplicableError:
+        told = f"the model has no linear layer with {seen.classes} outputs to leave out, take invertgrad"
+        raise NotApplicableError(f"headless: {told}") from None
 
 
 def headless(

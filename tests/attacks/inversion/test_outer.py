@@ -80,6 +80,16 @@ def test_what_outer_products_of_pictures_do_not_tell_is_moved_as_ever(use: str) 
     assert close(choose(seen, L2(), "vmap").matcher(seen, L2())(fed), Loop(one)(fed))
 
 
+def test_a_layer_without_a_gradient_was_not_tried() -> None:
+    """Behind a head of zeros nothing tells whether a layer is used twice, and after a step it has a gradient."""
+    model = Wide("twice")
+    nn.init.zeros_(model.out.weight)
+    seen, fed = round_of(model), drawn(2, 4, 3, 8, 8, seed=3)
+    one = OneTrial.of(seen, L2())
+    assert one.by_outer_products().outer == ()
+    assert close(choose(seen, L2(), "vmap").matcher(seen, L2())(fed), Loop(one)(fed))
+
+
 @pytest.mark.parametrize(
     "training",
     [replace(THREE, momentum=0.9), replace(THREE, weight_decay=0.1), LocalTraining(), replace(THREE, steps=20)],

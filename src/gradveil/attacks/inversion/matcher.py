@@ -42,7 +42,7 @@ class OneTrial:
     """The attacker's copy of the client, for one trial: run `local_update` on dummy pictures and compare.
 
     `step_by_step` differentiates one local step at a time: the same slopes in the memory of one step, see `adjoint`.
-    `outer` are linear layers that it then knows by outer products, see there.
+    `outer` names linear layers that such a round knows by outer products, see the module `outer`.
     """
 
     model: nn.Module
