@@ -12,6 +12,7 @@ import torch
 from gradveil import journal
 from gradveil.capture import Capture, save, simulate
 from gradveil.cli import main
+from gradveil.defenses import DEFENSES
 from gradveil.reproduce import reproduce
 from gradveil.results import read_run
 
@@ -121,6 +122,14 @@ def test_what_does_not_go_together_is_refused(
     assert line.count("\n") == 1
     assert told in line
     assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
+
+
+def test_another_size_than_that_of_the_bottleneck_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    save("c.safetensors", simulate(options={"size": 16}, defense=DEFENSES["precode"](size=8), told="precode:size=4"))
+    assert run("capture", "show", "c.safetensors") == 0
+    assert run("audit", "--capture", "c.safetensors", *PICTURES, *QUICK, "--out", "run") == 2
+    assert capsys.readouterr().err.splitlines()[-1].endswith("the bottleneck of this model has 8, take size = 8")
+    assert not Path("run").exists()
 
 
 def test_pictures_without_a_capture_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -50,12 +50,14 @@ class Case:
 
 def build_captured(config: AuditConfig) -> Audit:
     """Nothing is written. Clients with as many pictures make a scenario each, the fewest first."""
-    defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
-    case = opened(config, defenses.values())
+    case = opened(config)
     dataset = _dataset(config, case.capture)
     found = None if dataset is None else find(case.capture, case.model, case.groups, dataset, config.scenario.pictures)
     if found is not None:
         config = replace(config, scenario=replace(config.scenario, pictures=found.rows))
+    defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
+    for defense in defenses.values():
+        defense.check(case.model)  # before a round is played with it
     replays = {} if found is None else _replays(case, found, dataset, list(defenses.values()))
     scenarios = [_scenario(case, config, n, clients, found, replays) for n, clients in case.groups.items()]
     attacks = {label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()}
@@ -77,11 +79,11 @@ def build_captured(config: AuditConfig) -> Audit:
     )
 
 
-def opened(config: AuditConfig, defenses: Iterable[Defense] = ()) -> Case:
-    """The capture, checked against its model, which one of the defenses may have changed."""
+def opened(config: AuditConfig) -> Case:
+    """The capture, checked against its model."""
     path = Path(config.scenario.capture)
     capture = load(path)
-    model = model_of(capture, config.scenario.model, path, defenses)
+    model = model_of(capture, config.scenario.model, path)
     notes = check_capture(capture, model, path)
     groups: dict[int, list[str]] = {}
     for client in list(capture.updates)[: config.scenario.images]:

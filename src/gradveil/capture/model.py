@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.layout import nearest, short
 from gradveil.client import parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.defenses.precode import BOTTLENECK
+from gradveil.defenses.precode import BOTTLENECK, Precode
 from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
@@ -21,28 +20,23 @@ from gradveil.models.start import weights_from
 OWN = (":", ".py")
 
 
-def model_of(
-    capture: Capture, spec: str = "", where: str | Path = "capture", defenses: Iterable[Defense] = ()
-) -> nn.Module:
-    """`spec` is what the user names; a capture itself can name a model of the catalogue and nothing else.
-
-    A defense of the user's may have changed the model before the round: then the weights are of what it has made.
-    """
+def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") -> nn.Module:
+    """`spec` is what the user names; a capture itself can name a model of the catalogue and nothing else."""
     if not spec and capture.model not in MODELS:
         if not capture.model:
             raise ConfigError(f"{where}: model: the capture names none, add --model NAME or --model file.py:factory")
         raise unknown("model", capture.model[:100], MODELS, f"{where}: model")
-    model = as_sent(bare_model(spec or capture.model, capture, capture.normalization), capture.weights, defenses)
+    model = as_sent(bare_model(spec or capture.model, capture, capture.normalization), capture.weights)
     _check_names(model.state_dict(), capture.weights, where)
     _check_parameters(model, capture, where)
     model.load_state_dict(dict(capture.weights), strict=True)
     return model.eval()
 
 
-def as_sent(model: nn.Module, sent: Mapping[str, Tensor], defenses: Iterable[Defense]) -> nn.Module:
-    """The model, or what the first defense makes of it that leads to these names."""
-    ways = (model, *(defense.model(model) for defense in defenses if defense.acts_at("model")))
-    return next((one for one in ways if one.state_dict().keys() == sent.keys()), model)
+def as_sent(model: nn.Module, sent: Mapping[str, Tensor]) -> nn.Module:
+    """With the bottleneck of PRECODE where the weights hold one. Its size is theirs, whatever the capture says."""
+    inner = [tensor for name, tensor in sent.items() if name.endswith(f".{BOTTLENECK}.decoder.weight")]
+    return Precode(size=inner[0].shape[1]).model(model) if inner and inner[0].dim() == 2 and inner[0].numel() else model
 
 
 def bare_model(spec: str, capture: Capture, normalization: Normalization | None) -> nn.Module:
@@ -64,16 +58,12 @@ def _check_names(own: Mapping[str, Tensor], sent: Mapping[str, Tensor], where: s
             if name.startswith("normalize."):
                 told = "the weights hold constants and the capture says null, add them"
                 raise ConfigError(f"{where}: normalization: {told}")
-            if BOTTLENECK in name.split("."):
-                told = "is a bottleneck of precode, audit the capture with --defense precode and the size it had"
-                raise ConfigError(f"{where}: weights/{name}: {told}")
             raise ConfigError(
                 f"{where}: weights/{name}: the model has no such layer, {nearest(name, own_shape(tensor), own)}"
             )
         if tensor.shape != own[name].shape:
             told = f"{short(tensor.shape)}, the model has {short(own[name].shape)}"
-            remedy = "precode the size" if BOTTLENECK in name.split(".") else "the model"
-            raise ConfigError(f"{where}: weights/{name}: has the shape {told}, give {remedy} it was made with")
+            raise ConfigError(f"{where}: weights/{name}: has the shape {told}, give the model it was made with")
     for name, tensor in own.items():
         if name not in sent:
             if name.startswith("normalize."):

@@ -10,7 +10,6 @@ import typer
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
-    from gradveil.defenses.base import Defense
 
 capture = typer.Typer(help="Look at captured rounds: what real clients sent.", no_args_is_help=True)
 
@@ -94,20 +93,10 @@ def _notes(found: Capture, model: str, file: Path, estimate: bool) -> list[str]:
 
     if not model and not found.model:
         return ["no model is named: add --model to check names, sign and normalization"]
-    sent = model_of(found, model, file, _changes_of_the_model(found, file))
+    sent = model_of(found, model, file)
     notes = check_capture(found, sent, file)
     if estimate:
         from gradveil.capture.estimate import estimated_training
 
         notes.append(estimated_training(found, sent))
     return notes
-
-
-def _changes_of_the_model(found: Capture, file: Path) -> list[Defense]:
-    """PRECODE adds layers, without which the names of the weights cannot be checked; it is taken at its word."""
-    from gradveil.config.spec import parse_choices
-    from gradveil.defenses import DEFENSES
-
-    told = found.defense if found.defense.partition(":")[0] == "precode" else "none"
-    choices = parse_choices([told], f"{file}: defense")
-    return [DEFENSES[choice.name](**choice.options) for choice in choices.values()]
