@@ -20,10 +20,10 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
+from gradveil.core.hashes import hash_tensors
 from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
 from gradveil.metrics.efficientnet_lite0 import PUBLISHED, EfficientNetLite0
 from gradveil.models.weights import load_weights, pickles_allowed
-from gradveil.provenance import hash_tensors
 
 ARRAYS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
 NETWORKS = {"AlexNet_0": ALEXNET, "VGG16_0": VGG16}

@@ -1,9 +1,9 @@
 """Eight small runs whose tables and verdicts must not move while the code is only rearranged.
 
-    python tests/safety_net.py make FOLDER      # with the code before: writes what came out (and the capture that one run reads)
-    python tests/safety_net.py compare FOLDER   # with the code after: runs again, names every file that differs, exit 1
+    python tests/safety_net.py make FOLDER      # with the code before: writes what came out
+    python tests/safety_net.py compare FOLDER   # with the code after: runs again, names every file that differs
 
-What depends on the machine or the day (provenance, seconds, paths) is left out; everything else is compared byte by byte.
+What depends on the machine or the day (provenance, seconds, paths) is left out; the rest is compared byte by byte.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ RUNS = {
     ],
     "audit-fedavg": [
         "audit", *PHOTOS, "--data-option", "count=40", "--images", "1", "--batch-size", "2", "--local-steps", "2",
-        "--local-rate", "0.1", "--defense", "none", "--defense", 'stack:of=[{name="prune",ratio=0.3},{name="gaussian",scale=1e-4}]',
+        "--local-rate", "0.1", "--defense", "none", "--defense",
+        'stack:of=[{name="prune",ratio=0.3},{name="gaussian",scale=1e-4}]',
         *BRIEF, "--out", "out",
     ],
     "search": [

@@ -14,9 +14,9 @@ from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, f
 from gradveil.config.budget import BUDGETS, spend
 from gradveil.config.resolve import resolve
 from gradveil.config.spec import parse_choices
+from gradveil.core.hashes import hash_model
 from gradveil.data import Dataset
 from gradveil.errors import ConfigError
-from gradveil.provenance import hash_model
 from gradveil.split import split
 
 FULL = """

@@ -16,7 +16,8 @@ from gradveil.audit import traffic
 from gradveil.compute import Compute
 from gradveil.config import AuditConfig, build
 from gradveil.config.load import dumps, from_tables
-from gradveil.config.schema import Choice, ScenarioConfig
+from gradveil.config.schema import ScenarioConfig
+from gradveil.config.spec import Choice
 from gradveil.defenses.base import Defense
 from gradveil.metrics.backbones import ALEXNET
 from gradveil.metrics.efficientnet_lite0 import EfficientNetLite0

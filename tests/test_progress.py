@@ -5,7 +5,8 @@ import io
 import pytest
 
 from gradveil import progress
-from gradveil.progress import Bar, Lines, Silent, for_stream, listening, tick
+from gradveil.core.progress import listening, tick
+from gradveil.progress import Bar, Lines, Silent, for_stream
 
 
 def test_a_tick_is_heard_inside_only() -> None:

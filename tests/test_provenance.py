@@ -6,7 +6,8 @@ import torch
 from toys import pictures, scenario
 
 from gradveil.compute import Compute
-from gradveil.provenance import hash_data, hash_model, hash_tensors, provenance
+from gradveil.core.hashes import hash_model, hash_tensors
+from gradveil.provenance import hash_data, provenance
 
 
 def test_one_changed_bit_changes_the_hash() -> None:

@@ -11,7 +11,7 @@ from toys import Raises, audit
 
 from gradveil.audit import judge_of
 from gradveil.compute import Compute
-from gradveil.progress import Stopped, leave_if_stopped, listening, tick
+from gradveil.core.progress import Stopped, leave_if_stopped, listening, tick
 from gradveil.schedule import shards
 from gradveil.threads import left_behind, threads
 from gradveil.trial import run_cell

@@ -25,13 +25,13 @@ from study import OTHERS
 from torch import Tensor, nn
 from weights import TABLES
 
+from gradveil.core.progress import leave_if_stopped
 from gradveil.data import load
 from gradveil.encoders.extractor import checked, load_extractor
 from gradveil.encoders.features import Features
 from gradveil.encoders.obscure import Reduce, Scale, Units, of_length_one, projected, size
 from gradveil.encoders.starts import hash_of, start_of
 from gradveil.metrics import METRICS
-from gradveil.progress import leave_if_stopped
 
 SHAPE, POOL, SMALL = (3, 32, 32), 512, 1e-12
 LAYERS = {"loda-1": "first5", "loda-2": "all"}

@@ -20,11 +20,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.folder import write_whole
+from gradveil.core.files import write_whole
+from gradveil.core.hashes import sha256
 from gradveil.generators.progan import EPSILON, SLOPE, ProGan
 from gradveil.generators.sheet import samples_sheet
 from gradveil.generators.stored import store_network
-from gradveil.provenance import sha256
 from gradveil.seeds import Seed
 
 SHOWN, BLOCKS = 32, 6

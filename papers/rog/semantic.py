@@ -37,11 +37,11 @@ from gradveil.attacks.inversion.gan_inversion import Likeness
 from gradveil.attacks.rogs import Rogs, generator_like, targets_of
 from gradveil.compute import Compute, pick_device
 from gradveil.config.spec import parse_choice
+from gradveil.core.files import write_whole
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.errors import unknown
-from gradveil.folder import write_whole
 from gradveil.generators.files import is_user_generator
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.generators.sheet import samples_sheet

@@ -15,15 +15,17 @@ from gradveil import toml
 from gradveil.accounting.round import round_accounts
 from gradveil.attacks.base import Attack
 from gradveil.compute import Compute
+from gradveil.core.files import private_files
+from gradveil.core.hashes import hash_models, sha256
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError, NotApplicableError
-from gradveil.folder import RunFolder, private_files
+from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.metrics import Metric
 from gradveil.plan import clients_of
 from gradveil.precheck import check, networks
 from gradveil.progress import Progress, Silent
-from gradveil.provenance import hash_models, provenance, sha256
+from gradveil.provenance import provenance
 from gradveil.runner import Runner, fanout_of
 from gradveil.scenario import Scenario, described
 from gradveil.schedule import placed, roles, shards, waves

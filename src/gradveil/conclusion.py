@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradveil.folder import RunFolder, private_files
+from gradveil.core.files import private_files
+from gradveil.folder import RunFolder
 from gradveil.report.build import write_report
 from gradveil.report.redact import redacted
 from gradveil.results import read_run

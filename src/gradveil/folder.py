@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,53 +14,16 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gradveil import journal
+from gradveil.core.files import write_whole
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError, DiskError
-from gradveil.provenance import HASHES, now, sha256
+from gradveil.provenance import HASHES, now
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"
 VERDICT, REPORT, SEAL = "verdict.json", "report.html", "seal.json"
 DERIVED = (VERDICT, REPORT, SEAL)
 FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
 TELLING = 3  # differences named in one line
-
-
-@contextmanager
-def private_files() -> Iterator[None]:
-    """Files made inside are 0600, folders 0700."""
-    before = os.umask(0o077)
-    try:
-        yield
-    finally:
-        os.umask(before)
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """All of the file or none of it, whenever the power goes."""
-    part = path.with_name(path.name + ".part")
-    try:
-        with open(part, "wb", opener=_no_link) as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(part, path)
-    except BaseException:
-        part.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-
-
-def _no_link(path: str, flags: int) -> int:
-    """A link that was planted under the name of a new file would lead the writing elsewhere."""
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
-
-
-def sync_folder(folder: Path) -> None:
-    """A new name is on disk only when its folder is."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> list[str]:

@@ -40,7 +40,7 @@ class SealError(ConfigError):
 
 def seal(folder: Path) -> str:
     """Write seal.json over everything in the folder, and return its id."""
-    from gradveil.folder import private_files, write_whole
+    from gradveil.core.files import private_files, write_whole
     from gradveil.provenance import now
 
     try:

@@ -1,4 +1,5 @@
-"""The server's view. `observe` is the only maker of an `Observation`, and the truth never enters one."""
+"""The server's view. `observe` and, of what real clients sent, `observe_received` are the only makers of an
+`Observation`, and the truth never enters one."""
 
 from __future__ import annotations
 
@@ -116,6 +117,29 @@ def _round(
         encodings=_batch_of(told).images if threat.sees_encodings and defense.acts_at("data") else None,
     )
     return observation, Truth(private=scenario.private, fed=_batch_of(fed))
+
+
+def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation, Truth | None]:
+    """What the server has seen of these clients. `defense` is what they say they ran: known to the adaptive attacker.
+
+    What a client drew (mixtures, encodings) stays with the client, so an attacker has none of it here.
+    """
+    received, threat = scenario.received, scenario.threat
+    assert received is not None
+    seen = Observation(
+        model=scenario.model,
+        update=received.update,
+        training=scenario.training,
+        examples=scenario.private.images.shape[1],
+        shape=tuple(scenario.private.images.shape[2:]),  # type: ignore[arg-type]
+        classes=scenario.classes,
+        names=scenario.names,
+        labels=received.labels if threat.knows_labels else None,
+        defense=defense.bind(scenario) if threat.knows_defense else None,
+        public=scenario.public,
+        statistics=received.statistics,
+    )
+    return seen, Truth(private=scenario.private, fed=scenario.private) if received.has_truth else None
 
 
 def _known(scenario: Scenario) -> Batch:

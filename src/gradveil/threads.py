@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradveil.progress import stoppable
+from gradveil.core.progress import stoppable
 
 NAME = "gradveil"
 Submit = Callable[..., "Future[Any]"]

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from gradveil.attacks.base import Reconstruction
 from gradveil.capture.match import matches
-from gradveil.capture.scenario import observed
 from gradveil.controls import blinded, of_another
 from gradveil.errors import GradveilError
 from gradveil.metrics import Metric, align
@@ -22,7 +21,7 @@ from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.plan import Cell, clients_of
 from gradveil.record import NO_TRUTH, NOT_REPLAYED, Record
-from gradveil.server import Observation, Truth, observe
+from gradveil.server import Observation, Truth, observe, observe_received
 
 LONGEST_REASON = 300
 SAME_RUN = "knowing this defense changes nothing for this attack: same run as the unaware attacker"
@@ -127,7 +126,7 @@ def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
 
 def _seen(cell: Cell) -> tuple[Observation, Truth | None]:
     if cell.scenario.received is not None:
-        return observed(cell.scenario, cell.defense)
+        return observe_received(cell.scenario, cell.defense)
     return observe(cell.scenario, cell.defense, cell.method, cell.observed)
 
 

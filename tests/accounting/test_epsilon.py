@@ -13,6 +13,7 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 
 from gradveil.accounting import Epsilon, epsilon
+from gradveil.accounting.mechanism import spent
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.errors import ConfigError
@@ -129,8 +130,8 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 def test_of_a_defense() -> None:
     shared = {"sampling_rate": 0.01, "delta": 1e-5}
     alone = epsilon(noise=1.1, rounds=20, **shared)
-    assert Dpsgd(noise=1.1).epsilon(rounds=10, steps=2, **shared) == alone
-    assert FedCdp(noise=2.2).epsilon(layers=4, rounds=10, steps=2, **shared) == alone
+    assert spent(Dpsgd(noise=1.1), layers=4, steps=20, **shared) == alone
+    assert spent(FedCdp(noise=2.2), layers=4, steps=20, **shared) == alone
 
 
 @pytest.mark.parametrize(

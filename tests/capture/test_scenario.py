@@ -12,7 +12,7 @@ from pictures import rows, sent_by
 from gradveil.attacks.base import Reconstruction
 from gradveil.capture.match import matches
 from gradveil.capture.model import model_of
-from gradveil.capture.scenario import captured_scenario, observed
+from gradveil.capture.scenario import captured_scenario
 from gradveil.capture.simulated import simulate
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
@@ -20,7 +20,7 @@ from gradveil.errors import ConfigError
 from gradveil.plan import clients_of, diagnostic
 from gradveil.scenario import LocalTraining, Scenario
 from gradveil.seeds import Seed
-from gradveil.server import observe
+from gradveil.server import observe, observe_received
 from gradveil.types import Batch
 
 PRIVATE = Batch(torch.stack([rows(k).images for k in range(3)]), torch.stack([rows(k).labels for k in range(3)]))
@@ -43,7 +43,7 @@ class Onlooker:
 
 def test_a_capture_is_seen_as_its_simulation_is() -> None:
     mine = scene()
-    seen, truth = observed(mine, Defense())
+    seen, truth = observe_received(mine, Defense())
     played, same = observe(replace(mine, received=None), Defense(), Onlooker(), Seed())  # type: ignore[arg-type]
     assert truth is not None
     assert torch.equal(truth.private.images, same.private.images)
@@ -57,7 +57,7 @@ def test_a_capture_is_seen_as_its_simulation_is() -> None:
 
 
 def test_without_pictures_there_is_no_truth_and_no_label() -> None:
-    seen, truth = observed(scene(None, knows_labels=False), Defense())
+    seen, truth = observe_received(scene(None, knows_labels=False), Defense())
     assert truth is None
     assert seen.labels is None
     assert not scene(None).has_truth
@@ -66,17 +66,17 @@ def test_without_pictures_there_is_no_truth_and_no_label() -> None:
 
 def test_only_who_knows_the_defense_gets_it() -> None:
     defense = DEFENSES["prune"](ratio=0.5)
-    assert observed(scene(), defense)[0].defense is None
+    assert observe_received(scene(), defense)[0].defense is None
     knowing = replace(scene(), threat=replace(scene().threat, knows_defense=True))
-    assert observed(knowing, defense)[0].defense == defense
+    assert observe_received(knowing, defense)[0].defense == defense
 
 
 def test_some_clients_are_those_clients() -> None:
     some = clients_of(scene(), [2, 0])
-    seen, _ = observed(some, Defense())
+    seen, _ = observe_received(some, Defense())
     assert seen.names == ("client-2", "client-0")
     assert torch.equal(seen.update["fc.bias"][0], CAPTURE.updates["client-2"]["fc.bias"])
-    (first,) = observed(clients_of(scene(), slice(1, 2)), Defense())[0].update["fc.bias"]
+    (first,) = observe_received(clients_of(scene(), slice(1, 2)), Defense())[0].update["fc.bias"]
     assert torch.equal(first, CAPTURE.updates["client-1"]["fc.bias"])
 
 
@@ -104,13 +104,13 @@ def test_statistics_come_under_the_names_that_attacks_know() -> None:
     name = next(name for name in capture.weights if name.endswith("running_var"))
     capture = replace(capture, statistics={"client-0": {name: capture.weights[name] + 1}})
     one = captured_scenario(capture, model_of(capture), ["client-0"], name="x", examples=2, knows_labels=False)
-    statistics = observed(one, Defense())[0].statistics
+    statistics = observe_received(one, Defense())[0].statistics
     assert statistics is not None
     assert torch.equal(statistics[name.replace("running_var", "var")][0], capture.weights[name] + 1)
 
 
 def test_match_is_one_for_the_picture_itself() -> None:
-    seen, _ = observed(scene(), Defense())
+    seen, _ = observe_received(scene(), Defense())
     labels, found, loss = PRIVATE.labels, torch.ones(3, 1, dtype=torch.bool), torch.zeros(3)
     exact = matches(seen, Reconstruction(images=PRIVATE.images, labels=labels, found=found, loss=loss))
     gray = torch.full_like(PRIVATE.images, 0.5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -12,6 +11,7 @@ from scenes import batch_statistics, fedavg, four_pictures, seen_in, smooth
 from scipy.stats import kstest
 from torch import Generator, Tensor, nn
 
+from gradveil.accounting.mechanism import spent
 from gradveil.client import in_client_mode, local_update, parameters_of
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
@@ -145,9 +145,8 @@ def test_a_ratio_needs_no_clip_and_its_surrogate_draws_nothing(kind: type) -> No
 
 @BOTH
 def test_no_epsilon_holds_for_noise_that_follows_the_gradient(kind: type) -> None:
-    layers: dict[str, Any] = {"layers": 2} if kind is FedCdp else {}
     with pytest.raises(ConfigError, match=r"no epsilon holds with snr = 0 dB.*own gradient, give noise instead"):
-        kind(snr=0.0).epsilon(**layers, sampling_rate=0.1, rounds=10, delta=1e-5)
+        spent(kind(snr=0.0), layers=2, sampling_rate=0.1, steps=10, delta=1e-5)
 
 
 @BOTH

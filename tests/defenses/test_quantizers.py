@@ -13,8 +13,7 @@ from torch import Generator, Tensor
 from torch.func import grad, vmap
 
 from gradveil.attacks import ATTACKS
-from gradveil.config.schema import Choice
-from gradveil.config.spec import label_of
+from gradveil.config.spec import Choice, label_of
 from gradveil.data.photos import photos
 from gradveil.defenses.base import Defense
 from gradveil.defenses.cells import Cells, bucketed, range_of, turned, unbucketed

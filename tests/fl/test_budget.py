@@ -13,6 +13,8 @@ from local_scenes import pictures, plain_model
 from torch import nn
 
 from gradveil.accounting import epsilon
+from gradveil.accounting.budget import DELTA, Budget, budget_of
+from gradveil.accounting.exposure import Exposure, worst_candidates
 from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
@@ -23,10 +25,9 @@ from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import Stack
 from gradveil.errors import ConfigError
-from gradveil.fl.budget import DELTA, Budget, budget_of
 from gradveil.fl.client import pictures_of
 from gradveil.fl.clients import drawn
-from gradveil.fl.exposure import Exposure, exposures, worst_candidates
+from gradveil.fl.exposure import exposures
 from gradveil.fl.settings import Federation
 from gradveil.types import Batch
 
@@ -85,7 +86,7 @@ def test_only_those_that_others_do_not_outdo_are_candidates() -> None:
 @pytest.mark.usefixtures("library")
 def test_the_client_that_is_worst_off_counts() -> None:
     """fedavg, two epochs of 7 rounds: rates 4/10, 1 and 4/17 in 3, 1 and 5 steps an epoch."""
-    budget = budget_of(Dpsgd(noise=6.0), plain_model(), SIZES, FEDERATIONS[0])
+    budget = budget_of(Dpsgd(noise=6.0), plain_model(), exposures(SIZES, FEDERATIONS[0]))
     assert budget is not None
     pairs = {"client-0": (0.4, 42), "client-1": (1.0, 14), "client-2": (4 / 17, 70)}
     each = {c: epsilon(noise=6.0, sampling_rate=q, rounds=t, delta=DELTA).value for c, (q, t) in pairs.items()}
@@ -102,7 +103,7 @@ def test_the_client_that_is_worst_off_counts() -> None:
 
 
 def rdp_of(defense: Defense, model: nn.Module | None = None) -> float:
-    budget = budget_of(defense, model or plain_model(), [8], Federation(clients=1, rounds=1, batch_size=8))
+    budget = budget_of(defense, model or plain_model(), exposures([8], Federation(clients=1, rounds=1, batch_size=8)))
     assert budget is not None
     assert budget.sampled is not None, budget.reason
     return budget.sampled.rdp
@@ -134,7 +135,7 @@ def test_what_one_example_can_move_decides_what_the_noise_is_worth() -> None:
     ],
 )
 def test_what_no_epsilon_covers_is_said(defense: Defense, why: str) -> None:
-    budget = budget_of(defense, plain_model(), [8], Federation(clients=1))
+    budget = budget_of(defense, plain_model(), exposures([8], Federation(clients=1)))
     assert budget is not None
     assert budget.sampled is None
     assert str(budget).startswith("privacy: not accounted: ")
@@ -144,18 +145,18 @@ def test_what_no_epsilon_covers_is_said(defense: Defense, why: str) -> None:
 
 @pytest.mark.parametrize("defense", [Defense(), Gaussian(), Stack(()), Soteria()])
 def test_defenses_without_clipped_examples_have_none(defense: Defense) -> None:
-    assert budget_of(defense, plain_model(), [8], Federation(clients=1)) is None
+    assert budget_of(defense, plain_model(), exposures([8], Federation(clients=1))) is None
 
 
 def test_a_missing_library_is_told_and_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "dp_accounting", None)
-    budget = budget_of(Dpsgd(noise=1.2345), plain_model(), [8], Federation(clients=1))
+    budget = budget_of(Dpsgd(noise=1.2345), plain_model(), exposures([8], Federation(clients=1)))
     assert "not accounted: dp_accounting is not installed" in str(budget)
     assert "gradveil[dp]" in str(budget)
 
 
 def line(noise: float, federation: Federation) -> tuple[str, Budget]:
-    budget = budget_of(Dpsgd(noise=noise), plain_model(), [8] * federation.clients, federation)
+    budget = budget_of(Dpsgd(noise=noise), plain_model(), exposures([8] * federation.clients, federation))
     assert budget is not None
     return str(budget), budget
 
@@ -191,7 +192,7 @@ def test_the_line_says_what_it_speaks_of() -> None:
 
 def test_a_delta_out_of_range_is_refused() -> None:
     with pytest.raises(ConfigError, match="delta"):
-        budget_of(Dpsgd(), plain_model(), [8], Federation(clients=1), delta=1.0)
+        budget_of(Dpsgd(), plain_model(), exposures([8], Federation(clients=1)), delta=1.0)
 
 
 def test_clients_without_pictures_are_nobody() -> None:

@@ -6,35 +6,18 @@ later only sees what was noised already.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
-
 from torch import nn
 
-from gradveil.accounting.epsilon import Accountant, Epsilon
+from gradveil.accounting.epsilon import Accountant, Epsilon, epsilon
 from gradveil.client import parameters_of
 from gradveil.defenses.base import Defense
-from gradveil.defenses.dpsgd import Dpsgd
-from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.per_example import layer_of
-from gradveil.defenses.stack import Stack
 from gradveil.errors import ConfigError
 
-Noisy = Dpsgd | FedCdp
 
-
-def parts_of(defense: Defense) -> Iterator[Defense]:
-    """From the innermost to the outermost."""
-    if isinstance(defense, Stack):
-        for one in defense.defenses:
-            yield from parts_of(one)
-    else:
-        yield defense
-
-
-def noisy_part(defense: Defense) -> Noisy | None:
+def noisy_part(defense: Defense) -> Defense | None:
     """The part that clips and adds noise last; None: no epsilon can be named."""
-    found = [part for part in parts_of(defense) if isinstance(part, Noisy)]
+    found = [part for part in defense.parts if part.noises_examples]
     return found[-1] if found else None
 
 
@@ -46,13 +29,12 @@ def spent(
     `layers` is of the model that is shared, see `layers_of`.
     """
     part = noisy_part(defense)
-    if part is None:
+    noise = None if part is None else part.noise_multiplier(layers)
+    if part is None or noise is None:
         raise ConfigError("accounting: the defense clips and noises no example's gradient, take dpsgd or fedcdp")
     _refuse_uncovered(defense, part)
-    if defense.copies > 1 and part.snr is None:  # one example is clipped once for each copy of it
-        part = replace(part, noise=part.noise / defense.copies)
-    budget = {"sampling_rate": sampling_rate, "rounds": steps, "delta": delta, "accountant": accountant}
-    return part.epsilon(**budget) if isinstance(part, Dpsgd) else part.epsilon(layers=layers, **budget)
+    noise /= defense.copies  # one example is clipped once for each copy of it
+    return epsilon(noise=noise, sampling_rate=sampling_rate, rounds=steps, delta=delta, accountant=accountant)
 
 
 def layers_of(model: nn.Module) -> int:
@@ -60,10 +42,9 @@ def layers_of(model: nn.Module) -> int:
     return len({layer_of(name) for name in parameters_of(model)})
 
 
-def _refuse_uncovered(defense: Defense, part: Noisy) -> None:
-    parts = list(parts_of(defense))
-    last = max(number for number, one in enumerate(parts) if one is part)
-    for number, one in enumerate(parts):
+def _refuse_uncovered(defense: Defense, part: Defense) -> None:
+    last = max(number for number, one in enumerate(defense.parts) if one is part)
+    for number, one in enumerate(defense.parts):
         name = type(one).__name__.lower()
         if one.mixes:
             raise ConfigError(f"accounting: {name} mixes pictures, so one example moves more than one clipped gradient")

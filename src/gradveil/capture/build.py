@@ -28,12 +28,12 @@ from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
 from gradveil.config.spec import parse_choice
+from gradveil.core.hashes import hash_model
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric
-from gradveil.provenance import hash_model
 from gradveil.scenario import Scenario
 from gradveil.types import Batch
 

@@ -8,9 +8,10 @@ from torch import nn
 
 from gradveil.attacks.inversion.rounds import estimated
 from gradveil.capture.format import Capture
-from gradveil.capture.scenario import captured_scenario, observed
+from gradveil.capture.scenario import captured_scenario
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
+from gradveil.server import observe_received
 
 
 def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
@@ -20,7 +21,7 @@ def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Co
     told = all(client in capture.labels for client in clients)
     count = least * capture.aggregate
     scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=told)
-    seen, _ = observed(scenario, Defense())
+    seen, _ = observe_received(scenario, Defense())
     unknown = replace(capture.training, steps=1, rate=1.0)
     _, (note,) = estimated(replace(seen, training=unknown, training_known=False), compute)
     training = capture.training

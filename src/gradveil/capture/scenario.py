@@ -1,4 +1,4 @@
-"""The second maker of an `Observation`: from what really came, where `server.observe` plays the clients itself."""
+"""A scenario of what really came from clients, where others play the clients themselves."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from torch import Tensor, nn
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
 from gradveil.capture.received import Received, stacked
-from gradveil.defenses.base import Defense
 from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.server import Observation, Truth
 from gradveil.types import Batch, Labels
 
 SHORT = {"running_mean": "mean", "running_var": "var"}
@@ -51,29 +49,6 @@ def captured_scenario(
         aggregate=capture.aggregate,
         received=received,
     )
-
-
-def observed(scenario: Scenario, defense: Defense) -> tuple[Observation, Truth | None]:
-    """What the server has seen of these clients. `defense` is what they say they ran: known to the adaptive attacker.
-
-    What a client drew (mixtures, encodings) stays with the client, so an attacker has none of it here.
-    """
-    received, threat = scenario.received, scenario.threat
-    assert received is not None
-    seen = Observation(
-        model=scenario.model,
-        update=received.update,
-        training=scenario.training,
-        examples=scenario.private.images.shape[1],
-        shape=tuple(scenario.private.images.shape[2:]),  # type: ignore[arg-type]
-        classes=scenario.classes,
-        names=scenario.names,
-        labels=received.labels if threat.knows_labels else None,
-        defense=defense.bind(scenario) if threat.knows_defense else None,
-        public=scenario.public,
-        statistics=received.statistics,
-    )
-    return seen, Truth(private=scenario.private, fed=scenario.private) if received.has_truth else None
 
 
 def stacked_labels(capture: Capture, clients: Sequence[str]) -> Labels | None:

@@ -19,8 +19,8 @@ from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.compute import Compute
 from gradveil.config.resolve import resolve
-from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
-from gradveil.config.spec import parse_choice, parse_pairs
+from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.spec import Choice, parse_choice, parse_pairs
 from gradveil.data import Dataset
 from gradveil.data.encoded import ARCHIVE, SHEET, refuse_encoded
 from gradveil.defenses import DEFENSES

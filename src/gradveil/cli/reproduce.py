@@ -32,10 +32,11 @@ def reproduce_cell(
     gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/c0003/0 --model mine.py:build
     """
     from gradveil.cli.options import compute_of
+    from gradveil.core.progress import listening
     from gradveil.errors import ConfigError
     from gradveil.folder import RunFolder
     from gradveil.models.weights import pickles_allowed
-    from gradveil.progress import for_stream, listening
+    from gradveil.progress import for_stream
     from gradveil.reproduce import as_the_run, reproduce
 
     if not folder.is_dir():

@@ -16,12 +16,12 @@ from gradveil.cli.options import check_out, compute_of
 from gradveil.compute import Compute
 from gradveil.config.build import slug
 from gradveil.config.spec import parse_pairs
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError, LockedError
 from gradveil.folder import JOURNAL, REPORT
 from gradveil.policies.asked import Search, checked
 from gradveil.policies.search import search
 from gradveil.policies.sheet import COLUMNS, rows, sentences
-from gradveil.provenance import sha256
 from gradveil.report.search_page import write_search_page
 
 

@@ -16,9 +16,9 @@ from gradveil.cli.search_run import print_columns
 from gradveil.compute import Compute
 from gradveil.config.build import slug
 from gradveil.config.spec import parse_pairs
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError
 from gradveil.folder import JOURNAL, REPORT
-from gradveil.provenance import sha256
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.asked import checked
 from gradveil.tradeoff.sheet import columns, rows, sentences

@@ -11,10 +11,10 @@ from typing import Any
 from gradveil import toml
 from gradveil.config.build import slug
 from gradveil.config.resolve import is_user_model
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError, GradveilError, unknown
 from gradveil.fl.local import evenly
 from gradveil.fl.settings import Federation
-from gradveil.provenance import sha256
 
 ROUNDS = 20
 ENGINES = ("local", "flower")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradveil.accounting.budget import DELTA, Budget, budget_of
 from gradveil.accounting.mechanism import noisy_part
 from gradveil.cli.train_asked import Asked
 from gradveil.cli.train_data import Material, model_for
 from gradveil.client import in_client_mode
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
-from gradveil.fl.budget import DELTA, Budget, budget_of
+from gradveil.fl.exposure import exposures
 from gradveil.fl.settings import Federation
 
 
@@ -30,4 +31,4 @@ def privacy_of(
         return None
     model = model_for(asked.model, material)
     defense.check(in_client_mode(model, federation.local_training(1, 0.0)))  # a refusal comes before the account
-    return budget_of(defense, model, sizes, federation, DELTA if asked.delta is None else asked.delta)
+    return budget_of(defense, model, exposures(sizes, federation), DELTA if asked.delta is None else asked.delta)

@@ -14,10 +14,10 @@ from gradveil.cli.options import compute_of
 from gradveil.cli.protect_run import check_file
 from gradveil.cli.train_generator_run import told_what_is_kept
 from gradveil.config.resolve import resolve
-from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
-from gradveil.config.spec import parse_choice, parse_pairs
+from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.spec import Choice, parse_choice, parse_pairs
+from gradveil.core.files import write_whole
 from gradveil.errors import ConfigError
-from gradveil.folder import write_whole
 from gradveil.generators.conditional import FIRST, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import typer
 
+from gradveil.accounting.budget import Budget
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.train_asked import Asked, as_options, check_engine, checkpoints_of, default_folder, federation_of
 from gradveil.cli.train_budget import check_delta_of, privacy_of
@@ -18,7 +19,6 @@ from gradveil.cli.train_told import sentences, summary
 from gradveil.config.check import check
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
-from gradveil.fl.budget import Budget
 from gradveil.fl.folder import TrainingFolder, kept_rounds
 from gradveil.fl.local import train
 from gradveil.fl.partition import partition

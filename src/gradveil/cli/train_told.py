@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradveil.fl.budget import Budget
+from gradveil.accounting.budget import Budget
 from gradveil.fl.result import Trained
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import stat
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -14,47 +12,26 @@ from gradveil import toml
 from gradveil.config.captured import settled
 from gradveil.config.check import Where, check, check_fields, shown, unknown_key
 from gradveil.config.resolve import is_user_model, resolve
-from gradveil.config.schema import VARIED, AuditConfig, Choice, ScenarioConfig
+from gradveil.config.schema import VARIED, AuditConfig, ScenarioConfig
+from gradveil.config.spec import Choice
+from gradveil.core.read_toml import DEEPEST, read_toml
 from gradveil.errors import ConfigError
 
 CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 TABLES = ("scenario", "also", "defense", "attack")
-LARGEST = 1_000_000  # bytes of a config file
-DEEPEST, MOST = 16, 1000  # tables and lists inside each other; defenses or attacks
-# tomllib's time grows with the square of a key's parts: a megabyte of a.a.a.a would keep it busy for hours
-LONG_KEY = re.compile(rf"""(?<![\w-])(?:(?:[\w-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.[ \t]*){{{DEEPEST},}}""")
+MOST = 1000  # defenses or attacks
 
 
 def read_tables(path: Path, model_given: bool = False, tagger_given: bool = False) -> dict[str, Any]:
     """The raw tables of a config file. `..._given`: the command line names it itself, whatever is written."""
-    try:
-        text = _content(path).decode("utf-8-sig")
-        if LONG_KEY.search(text):
-            raise ConfigError(f"{path}: a key of more than {DEEPEST} parts, expected tables of tables at most")
-        raw = tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits is a plain ValueError
-        raise ConfigError(f"{path}: not TOML in UTF-8, {error}") from error
+    raw = read_toml(path)
     if not model_given:
         refuse_code(raw, path)
     if not tagger_given:
         refuse_tagger(raw, path)
     refuse_generators(raw, path)
     return raw
-
-
-def _content(path: Path) -> bytes:
-    """Of a plain file alone: a pipe could keep us waiting, and a device never ends."""
-    try:
-        found = path.stat()
-        if not stat.S_ISREG(found.st_mode):
-            raise ConfigError(f"{path}: cannot be read, expected a file")
-        if found.st_size > LARGEST:
-            raise ConfigError(f"{path}: {found.st_size} bytes, expected a config of at most {LARGEST}")
-        with path.open("rb") as file:
-            return file.read(LARGEST)
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path}: cannot be read, {getattr(error, 'strerror', None) or error}") from error
 
 
 def refuse_code(raw: Mapping[str, Any], path: Path) -> None:

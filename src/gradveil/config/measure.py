@@ -10,8 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from gradveil.config.check import options_of
-from gradveil.config.schema import AuditConfig, Choice
-from gradveil.config.spec import parse_choice
+from gradveil.config.schema import AuditConfig
+from gradveil.config.spec import Choice, parse_choice
 from gradveil.data import Dataset
 from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric

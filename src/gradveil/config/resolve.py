@@ -11,8 +11,8 @@ from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
 from gradveil.config.budget import spend
 from gradveil.config.check import Where, check_options, complete, missing_options, options_of
-from gradveil.config.schema import AuditConfig, Choice, ScenarioConfig
-from gradveil.config.spec import parse_choice
+from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.spec import Choice, parse_choice
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
 from gradveil.errors import ConfigError, GradveilError, unknown

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gradveil.config.spec import Choice
 from gradveil.scenario import BatchNorm
 
 Budget = Literal["quick", "standard", "thorough"]
@@ -20,14 +21,6 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
           "weight_decay", "batchnorm", "labels", "training", "rounds", "aggregate")  # fmt: skip
-
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """One row of a catalogue and the options it is built with."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

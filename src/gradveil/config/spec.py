@@ -4,16 +4,24 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from gradveil.config.check import shown
-from gradveil.config.schema import Choice
 from gradveil.errors import ConfigError
 
 FIRST = {"ats": "policy"}  # the option, a text, whose key may be left out: ats:3-1-7
 LONGEST_LABEL = 64
 LONGEST = 1000  # letters of a value: TOML's reader takes its time with long ones
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One row of a catalogue and the options it is built with."""
+
+    name: str
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 def parse_value(text: str) -> Any:

@@ -81,6 +81,24 @@ class Defense:
         """
         return Defense()
 
+    def noise_multiplier(self, layers: int) -> float | None:
+        """Standard deviation of the noise over the most that one example can move; None: it noises no clipped example.
+
+        `layers` is how many layers of the model are clipped, each by itself. ConfigError if the size of the noise is
+        not fixed beforehand, so that no epsilon can be named.
+        """
+        return None
+
+    @property
+    def noises_examples(self) -> bool:
+        """Whether it clips every example's gradient and adds noise to their sum: an epsilon can be named."""
+        return type(self).noise_multiplier is not Defense.noise_multiplier
+
+    @property
+    def parts(self) -> tuple[Defense, ...]:
+        """Those that it is made of, the innermost first."""
+        return (self,)
+
     def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
         """What `data` draws from the same stream, for an attacker who is granted it; None: it mixes no pictures."""
         return None

@@ -2,7 +2,7 @@
 
 `clip` and `noise` are the paper's C and sigma: the sum is noised by sigma * C, then divided by the size of the batch.
 Both are 1 unless told; they belong to a model and a budget, and no paper's choice fits all. Differs: the batch is what
-the scenario says and not sampled at random; `epsilon` computes what the same noise is worth if it were.
+the scenario says and not sampled at random; `gradveil.dp.spent` computes what the same noise is worth if it were.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from torch import Generator, nn
 
-from gradveil.accounting import Accountant, Epsilon, epsilon
 from gradveil.defenses.base import Defense, Paper
 from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses.per_example import clipped, mean_of_each, refuse_batch_statistics
@@ -57,11 +56,6 @@ class Dpsgd(Defense):
         """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
         return replace(self, noise=0.0, snr=None)
 
-    def epsilon(
-        self, *, sampling_rate: float, rounds: int, delta: float, accountant: Accountant = "rdp", steps: int = 1
-    ) -> Epsilon:
-        """The budget that `rounds` rounds of `steps` local steps use up for one example, if batches are sampled."""
+    def noise_multiplier(self, layers: int) -> float:
         refuse_account("dpsgd", self.snr)
-        return epsilon(
-            noise=self.noise, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant
-        )
+        return self.noise

@@ -13,7 +13,6 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
-from gradveil.accounting import Accountant, Epsilon, epsilon
 from gradveil.defenses.base import Defense, Paper
 from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses.per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
@@ -65,20 +64,7 @@ class FedCdp(Defense):
         """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
         return replace(self, noise=0.0, snr=None)
 
-    def epsilon(
-        self,
-        *,
-        layers: int,
-        sampling_rate: float,
-        rounds: int,
-        delta: float,
-        accountant: Accountant = "rdp",
-        steps: int = 1,
-    ) -> Epsilon:
-        """As of `dpsgd`, of the noise of one example alone. One example moves all `layers`, each by up to `clip`, so
-        the noise is worth sigma / sqrt(layers); accounts that take C for the whole reach are too small."""
+    def noise_multiplier(self, layers: int) -> float:
+        """One example moves all layers, each by up to `clip`: accounts that take C for all of it are too small."""
         refuse_account("fedcdp", self.snr)
-        worth = self.noise / layers**0.5
-        return epsilon(
-            noise=worth, sampling_rate=sampling_rate, rounds=rounds * steps, delta=delta, accountant=accountant
-        )
+        return self.noise / layers**0.5

@@ -78,6 +78,10 @@ class Stack(Defense):
         return any(defense.acts_at(stage) for defense in self.defenses)
 
     @property
+    def parts(self) -> tuple[Defense, ...]:
+        return tuple(part for defense in self.defenses for part in defense.parts)
+
+    @property
     def copies(self) -> int:
         return math.prod(defense.copies for defense in self.defenses)
 

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gradveil.core.files import cache_folder, private_files
 from gradveil.encoders.starts import hash_of
-from gradveil.folder import private_files
-from gradveil.policies.semi_trained import cache_folder
 
 
 @dataclass(frozen=True)

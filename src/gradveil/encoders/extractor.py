@@ -13,11 +13,11 @@ from pathlib import Path
 
 from torch import nn
 
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS, load_weights
 from gradveil.models.header import read_header
 from gradveil.models.start import Shape
-from gradveil.provenance import sha256
 
 UNTRAINED = "untrained"
 DIGEST = re.compile(r"(.+)#([0-9a-f]{16})")

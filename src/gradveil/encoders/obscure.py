@@ -14,10 +14,10 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gradveil.core.progress import leave_if_stopped
 from gradveil.errors import ConfigError
 from gradveil.fl.graph import Step, captured
 from gradveil.models.normalize import constants_of
-from gradveil.progress import leave_if_stopped
 
 Reduce = Literal["sum", "mean"]
 Units = Literal["unit", "normalized"]

@@ -19,6 +19,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from gradveil.compute import Compute
+from gradveil.core.files import private_files, sync_folder, write_whole
+from gradveil.core.hashes import hash_tensors, sha256
 from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
 from gradveil.defenses.ats import Ats
@@ -27,10 +29,10 @@ from gradveil.defenses.loda import Loda
 from gradveil.encoders.sheet import before_and_after
 from gradveil.encoders.starts import hash_of
 from gradveil.errors import ConfigError
-from gradveil.folder import JOURNAL, private_files, sync_folder, write_whole
+from gradveil.folder import JOURNAL
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
-from gradveil.provenance import device_name, hash_tensors, now, own_version, sha256
+from gradveil.provenance import device_name, now, own_version
 from gradveil.record import Record
 from gradveil.seeds import Seed
 from gradveil.types import Batch

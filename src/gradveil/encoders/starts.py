@@ -12,9 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil import data
+from gradveil.core.hashes import sha256
 from gradveil.errors import ConfigError
 from gradveil.models.start import Shape
-from gradveil.provenance import sha256
 from gradveil.seeds import Seed
 
 Starts = Literal["own", "drawn"]

@@ -1,31 +1,14 @@
-"""How often a client's examples are fed in a whole training: what a privacy account is made of."""
+"""How often every client's examples are fed in a federation."""
 
 from __future__ import annotations
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from gradveil.accounting.exposure import Exposure
 from gradveil.fl.clients import drawn
 from gradveil.fl.settings import Federation
-
-
-@dataclass(frozen=True, kw_only=True)
-class Exposure:
-    """One client's noisy steps over all rounds that it takes part in."""
-
-    client: str
-    pictures: int
-    batch: int  # of them in a step; the last of an epoch may be smaller, and counts as a whole one
-    rounds: int  # that it takes part in. Who does is seen, so that it was drawn is no help
-    steps: int
-    uses: int  # steps that one example can be in at most: every epoch deals each picture out once
-
-    @property
-    def rate(self) -> float:
-        """The chance of one example to be in a step, if steps drew anew each time."""
-        return self.batch / self.pictures
 
 
 def exposures(sizes: Sequence[int], federation: Federation) -> tuple[Exposure, ...]:
@@ -51,12 +34,3 @@ def exposure(name: str, pictures: int, turns: int, federation: Federation) -> Ex
     else:
         steps, uses = turns * federation.local_training(pictures, 0.0).steps, turns * federation.local_epochs
     return Exposure(client=name, pictures=pictures, batch=batch, rounds=turns, steps=steps, uses=uses)
-
-
-def worst_candidates(found: Sequence[Exposure]) -> list[Exposure]:
-    """Those that no other has both more steps and a higher rate than: epsilon grows with either."""
-    kept: list[Exposure] = []
-    for one in sorted(found, key=lambda e: (-e.steps, -e.rate)):
-        if not kept or one.rate > kept[-1].rate:
-            kept.append(one)
-    return kept

@@ -13,6 +13,7 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 from torch import nn
 
+from gradveil.core.files import private_files
 from gradveil.fit import accuracy
 from gradveil.fl.agreed import LOSS, Agreed
 from gradveil.fl.arrays import record_of, tensors_of
@@ -23,7 +24,6 @@ from gradveil.fl.result import RoundResult
 from gradveil.fl.round_capture import Protocol
 from gradveil.fl.server_files import ServerFiles
 from gradveil.fl.settings import Federation
-from gradveil.folder import private_files
 from gradveil.models.normalize import Normalize
 from gradveil.types import Batch
 

@@ -21,11 +21,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
+from gradveil.core.files import private_files, write_whole
+from gradveil.core.hashes import hash_model, hash_tensors, sha256
 from gradveil.errors import ConfigError, DiskError
 from gradveil.fl.state import State
-from gradveil.folder import BROKEN, CONFIG, FULL, JOURNAL, PROVENANCE, RunFolder, private_files, write_whole
+from gradveil.folder import BROKEN, CONFIG, FULL, JOURNAL, PROVENANCE, RunFolder
 from gradveil.journal import Journal, encode
-from gradveil.provenance import SCHEMA, device_name, hash_model, hash_tensors, now, own_version, sha256
+from gradveil.provenance import SCHEMA, device_name, now, own_version
 from gradveil.record import Record
 from gradveil.types import Batch
 

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from gradveil import toml
+from gradveil.accounting.budget import Budget
 from gradveil.compute import Compute
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
-from gradveil.fl.budget import Budget
 from gradveil.fl.client import Reply, client_reply, client_round
 from gradveil.fl.folder import opened, provenance_of
 from gradveil.fl.judge import Judge
@@ -54,7 +54,7 @@ def train(
     """Train a copy of the model; what was given stays as it was.
 
     `checkpoints` are rounds whose weights are kept in the folder. A folder that holds the same run is gone on with.
-    `settings` are written into the folder's config beside the federation, `privacy` (see `gradveil.fl.budget`) into its
+    `settings` are written into the folder's config beside the federation, `privacy` (see `gradveil.dp`) into its
     provenance. What comes after `on_round` is about speed,
     but for the public pictures that some defenses mix with.
     """

@@ -8,13 +8,13 @@ import torch
 from torch import Tensor
 
 from gradveil import data
+from gradveil.core.hashes import hash_tensors
 from gradveil.data import Dataset
 from gradveil.encoders.starts import fitted, options_for
 from gradveil.errors import ConfigError
 from gradveil.generators.conditional import FIRST
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
-from gradveil.provenance import hash_tensors
 
 SIDES = tuple(FIRST * 2**blocks for blocks in range(1, 6))
 

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from gradveil import data
+from gradveil.core.hashes import hash_tensors
 from gradveil.encoders.starts import fitted, options_for
 from gradveil.errors import ConfigError
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
-from gradveil.provenance import hash_tensors
 from gradveil.seeds import Seed
 
 HELD_OUT, MOST_HELD = 10, 256  # one in so many is kept to say what was learned

@@ -27,7 +27,7 @@ class Backbone(NamedTuple):
     name: str
     layers: tuple[Convolution, ...]
     smallest: int  # pixels of a side that leave one in the last layer
-    published: str  # SHA-256 of its weights with those of LPIPS v0.1, see `gradveil.provenance.hash_tensors`
+    published: str  # SHA-256 of its weights with those of LPIPS v0.1, see `gradveil.core.hashes.hash_tensors`
 
     @property
     def seen(self) -> list[Convolution]:

@@ -14,7 +14,7 @@ PAPER = "https://arxiv.org/abs/1905.11946"
 SIDE = 224  # pixels that it was trained at
 MEAN, SPREAD = 127 / 255, 128 / 255  # of its training
 CLASSES = 1000
-# SHA-256 of the weights, see `gradveil.provenance.hash_tensors`
+# SHA-256 of the weights, see `gradveil.core.hashes.hash_tensors`
 PUBLISHED = "5ad152ffe670b787821afd7600f29a49e20ab354961df2cd20bee8105186eb3f"
 
 

@@ -11,11 +11,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from gradveil.core.hashes import hash_tensors
 from gradveil.data.arrays import array_names, read_arrays
 from gradveil.errors import ConfigError
 from gradveil.metrics.base import Source
 from gradveil.models.header import read_header
-from gradveil.provenance import hash_tensors
 
 WHERE = "docs/metrics.md says where to get them"
 

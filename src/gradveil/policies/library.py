@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gradveil.core.read_toml import read_toml
 from gradveil.errors import ConfigError, unknown
 from gradveil.policies.operation import OPERATIONS, Operation
 
@@ -124,9 +125,7 @@ def of_entries(name: str, texts: Iterable[str]) -> Library:
 
 def read_library(path: Path) -> Library:
     """A library of one's own: `[[entry]]` tables with `operation` and `magnitude`, in the order of their numbers."""
-    from gradveil.config.load import read_tables  # which knows the defenses, and they know us
-
-    raw = read_tables(path)
+    raw = read_toml(path)
     for key in raw:
         if key != "entry":
             raise ConfigError(f"{path}: unknown key {key!r:.100}, expected [[entry]] tables alone")

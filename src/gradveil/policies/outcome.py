@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradveil.folder import private_files, write_whole
+from gradveil.core.files import private_files, write_whole
 from gradveil.policies.correlation import Correlation
 from gradveil.policies.file import SCHEMA
 from gradveil.policies.library import Library

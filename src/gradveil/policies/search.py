@@ -21,8 +21,9 @@ import torch
 from gradveil import toml
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.compute import Compute
+from gradveil.core.files import private_files
 from gradveil.fanout import Fanout
-from gradveil.folder import RunFolder, private_files
+from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.policies import confirm
 from gradveil.policies.asked import Search, checked

@@ -6,7 +6,6 @@ It is kept in the user's cache under a hash of everything that it depends on, so
 from __future__ import annotations
 
 import copy
-import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,12 +14,12 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from gradveil.core.files import cache_folder, private_files, write_whole
+from gradveil.core.hashes import hash_model, hash_tensors, sha256
 from gradveil.errors import ConfigError
 from gradveil.fanout import one_thread
 from gradveil.fit import fit
-from gradveil.folder import private_files, write_whole
 from gradveil.models import load_weights
-from gradveil.provenance import hash_model, hash_tensors, sha256
 from gradveil.types import Batch
 
 
@@ -69,11 +68,6 @@ def cached(model: nn.Module, data: Batch, recipe: Recipe, seed: int) -> Path:
     """Where it lies, or will: under a hash of the start, the pictures, the recipe and the seed."""
     parts = [hash_model(model), hash_tensors(data._asdict()), repr(recipe), str(seed), repr(model)]
     return cache_folder() / "semi-trained" / f"{sha256('|'.join(parts).encode())[:32]}.safetensors"
-
-
-def cache_folder() -> Path:
-    home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(home) / "gradveil"
 
 
 def _keep(model: nn.Module, path: Path) -> None:

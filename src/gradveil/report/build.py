@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradveil.core.files import private_files, write_whole
+from gradveil.core.hashes import sha256
 from gradveil.flags import FLAGS
-from gradveil.folder import private_files, write_whole
-from gradveil.provenance import sha256
 from gradveil.record import Record
 from gradveil.report.agreement import NAMED, Agreement, agreement
 from gradveil.report.blocks import Block, blocks, control_cells

@@ -9,7 +9,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gradveil.folder import private_files, write_whole
+from gradveil.core.files import private_files, write_whole
 from gradveil.interval import mean_interval
 from gradveil.policies.outcome import Outcome
 from gradveil.policies.sheet import COLUMNS, rows, sentences

@@ -8,8 +8,7 @@ from itertools import product
 from typing import Literal
 
 from gradveil.config.check import complete
-from gradveil.config.schema import Choice
-from gradveil.config.spec import FIRST, label_of, parse_choice, split_outside
+from gradveil.config.spec import FIRST, Choice, label_of, parse_choice, split_outside
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError, unknown

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from safetensors.torch import save
 
+from gradveil.core.files import write_whole
 from gradveil.errors import ConfigError
 from gradveil.fanout import Fanout
-from gradveil.folder import write_whole
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
 from gradveil.record import Record

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from gradveil.folder import private_files, write_whole
+from gradveil.core.files import private_files, write_whole
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.measured import Leakage

@@ -10,7 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gradveil.folder import private_files, write_whole
+from gradveil.core.files import private_files, write_whole
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
 from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart

@@ -19,11 +19,13 @@ from gradveil import toml
 from gradveil.client import in_client_mode
 from gradveil.compute import Compute
 from gradveil.config.build import model_of
+from gradveil.core.files import private_files
+from gradveil.core.hashes import hash_models
 from gradveil.errors import ConfigError
-from gradveil.folder import REPORT, RunFolder, private_files
+from gradveil.folder import REPORT, RunFolder
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
-from gradveil.provenance import hash_models, provenance
+from gradveil.provenance import provenance
 from gradveil.runner import fanout_of
 from gradveil.scenario import Scenario
 from gradveil.tradeoff.asked import Study, checked

@@ -15,8 +15,9 @@ from typing import Literal
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
+from gradveil.accounting.budget import Budget, budget_of
 from gradveil.defenses.base import Defense
-from gradveil.fl.budget import Budget, budget_of
+from gradveil.fl.exposure import exposures
 from gradveil.fl.local import RoundResult, train
 from gradveil.fl.partition import partition
 from gradveil.record import Record
@@ -98,7 +99,7 @@ class Trainer:
     def privacy(self, defense: Defense, number: int) -> Budget | None:
         federation = self.study.federation(number)
         sizes = [len(share) for share in partition(self.material.training.labels, federation)]
-        return budget_of(defense, self.models[number], sizes, federation)
+        return budget_of(defense, self.models[number], exposures(sizes, federation))
 
     def rounds(self, job: Training) -> tuple[int, ...]:
         """Those whose models are attacked."""

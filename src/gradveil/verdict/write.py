@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gradveil.folder import VERDICT, private_files, write_whole
+from gradveil.core.files import private_files, write_whole
+from gradveil.folder import VERDICT
 from gradveil.results import Run
 from gradveil.verdict.estimate import CellResult, Estimate
 from gradveil.verdict.judge import Finding, Verdict, judge

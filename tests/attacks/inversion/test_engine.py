@@ -11,7 +11,6 @@ import torch
 from scenes import drawn, four_pictures, one_picture, seen_in, smooth, usual
 from torch import Tensor
 
-from gradveil import progress
 from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.inversion.descent import Stop
@@ -22,6 +21,7 @@ from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.compute import Compute
+from gradveil.core.progress import listening
 from gradveil.seeds import Seed
 from gradveil.server import Observation
 from gradveil.types import Latent
@@ -113,7 +113,7 @@ def test_same_seed_same_result_and_another_seed_another(seen: Observation) -> No
 
 def test_progress_is_told() -> None:
     heard = []
-    with progress.listening(lambda done, total: heard.append((done, total))):
+    with listening(lambda done, total: heard.append((done, total))):
         run(invertgrad(steps=200, tv=1e-2), seen_in(one_picture(1)))
     assert heard == [(100, 200), (200, 200)]
 

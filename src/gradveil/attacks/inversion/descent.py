@@ -9,11 +9,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gradveil import progress as progress_hook
 from gradveil.attacks.inversion.matcher import JointMatcher, Matcher
 from gradveil.attacks.inversion.optimizer import Optimizer
 from gradveil.attacks.inversion.prior import Penalty
 from gradveil.attacks.inversion.space import BoundSpace
+from gradveil.core.progress import leave_if_stopped, tick
 from gradveil.types import Labels, Latent
 
 Carry = dict[str, Tensor]
@@ -117,9 +117,9 @@ class Descent:
         step = stepper(self, carry)
         for i in range(self.steps):
             carry = step()
-            progress_hook.leave_if_stopped()
+            leave_if_stopped()
             if (i + 1) % LOOK_EVERY == 0:
-                progress_hook.tick(i + 1, self.steps)
+                tick(i + 1, self.steps)
                 if bool(carry["done"].all()):
                     break
         with torch.no_grad():

@@ -16,11 +16,10 @@ from torch import nn
 
 from gradveil.accounting import Accountant, check_delta
 from gradveil.accounting.epsilon import VACUOUS
+from gradveil.accounting.exposure import Exposure, worst_candidates
 from gradveil.accounting.mechanism import layers_of, noisy_part, spent
 from gradveil.defenses.base import Defense
 from gradveil.errors import ConfigError
-from gradveil.fl.exposure import Exposure, exposures, worst_candidates
-from gradveil.fl.settings import Federation
 
 DELTA = 1e-5
 FAR = 50.0  # above it PRV takes minutes and says no more
@@ -114,10 +113,8 @@ class Account:
         return self.of(often, 1.0, often.uses)
 
 
-def budget_of(
-    defense: Defense, model: nn.Module, sizes: Sequence[int], federation: Federation, delta: float = DELTA
-) -> Budget | None:
-    """Of clients with so many pictures each; None if the defense does not clip and noise examples.
+def budget_of(defense: Defense, model: nn.Module, found: Sequence[Exposure], delta: float = DELTA) -> Budget | None:
+    """Of clients who are fed so often; None if the defense does not clip and noise examples.
 
     What cannot be accounted for, be it for a library that is missing, is told and is no error.
     """
@@ -125,7 +122,7 @@ def budget_of(
     part = noisy_part(defense)
     if part is None:
         return None
-    name, found = type(part).__name__.lower(), exposures(sizes, federation)
+    name = type(part).__name__.lower()
     account = Account(defense=defense, layers=layers_of(defense.model(copy.deepcopy(model))), delta=delta)
     try:
         return Budget(defense=name, delta=delta, sampled=account.sampled(found), dealt=account.dealt(found))

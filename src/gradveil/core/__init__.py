@@ -1,0 +1,1 @@
+"""What everybody needs and what needs nobody: the nouns of a round, seeds, errors, and small tools."""
