@@ -24,13 +24,13 @@ from gradveil.attacks.inversion.distance import L2
 from gradveil.attacks.inversion.matcher import OneTrial, Vmap
 from gradveil.attacks.inversion.trilinear import Trilinear
 from gradveil.attacks.rog import rog
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed, uniform
-from gradveil.server import observe
-from gradveil.types import Batch
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 
 CLASSES, RATE, REPEATS = 100, 5e-3, 5
 

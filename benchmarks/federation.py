@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from gradveil.compute import pick_device
+from gradveil.core.compute import pick_device
 from gradveil.defenses import DEFENSES
 from gradveil.fl.local import train
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
 from gradveil.provenance import device_name, now
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 WAYS: dict[str, dict[str, Any]] = {
     "joint": {"joint": True},

@@ -21,12 +21,12 @@ from typing import Any
 import torch
 
 from gradveil import __version__, data
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.fl import flower, local
 from gradveil.fl.result import Trained
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 SIZE = 16
 

@@ -28,10 +28,10 @@ from torch import Tensor, nn
 from gradveil.attacks.cah import cah
 from gradveil.attacks.imprint.module import Imprint
 from gradveil.attacks.rtf import rtf
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 
 CLASSES = 10
 

@@ -22,15 +22,15 @@ from torch import Tensor, nn
 
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.models import MODELS
 from gradveil.models.normalize import constants_of
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 
 TV, SEED = 3e-4, Seed(0)
 

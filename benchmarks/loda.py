@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import torch
 
-from gradveil.compute import Compute, pick_device
+from gradveil.core.compute import Compute, pick_device
 from gradveil.defenses.loda import Loda, loda_1, loda_2, loda_3
 from gradveil.encoders.encode import at_once
 from gradveil.provenance import device_name, now

@@ -19,15 +19,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 
 MARKS = (3 / 8, 5 / 8, 7 / 8)
 

@@ -22,13 +22,13 @@ import torch
 import torch.nn.functional as F
 
 from gradveil.attacks.rog import rog
-from gradveil.compute import Backend, Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Backend, Compute
+from gradveil.core.defense import Defense
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 
 CLASSES, RATE = 1000, 5e-3
 

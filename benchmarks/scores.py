@@ -22,13 +22,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.client import in_client_mode, loss_of
-from gradveil.compute import Compute
+from gradveil.core.client import in_client_mode, loss_of
+from gradveil.core.compute import Compute
 from gradveil.models import MODELS
 from gradveil.policies.accuracy import jacobian_scores
 from gradveil.policies.similarity import Similarity
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
 
 CLASSES, SHAPE, ROUND = 100, (3, 32, 32), 63
 CONSTANTS = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}

@@ -39,7 +39,7 @@ from torch import Tensor
 from gradveil.policies.draw import Draw
 from gradveil.policies.library import LIBRARIES, Entry
 from gradveil.policies.policy import Policy
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "policies"))
 from pil_transforms import PIL  # pyright: ignore[reportMissingImports]

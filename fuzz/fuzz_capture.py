@@ -19,13 +19,13 @@ from gradveil.capture import Capture, load, save
 from gradveil.capture.format import DOCUMENT, HASH
 from gradveil.capture.model import model_of
 from gradveil.capture.preflight import check_capture
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.errors import GradveilError
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import GradveilError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 FOLDER = tempfile.TemporaryDirectory(prefix="gradveil-fuzz-")
 SLOWEST = 5.0  # seconds

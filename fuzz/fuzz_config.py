@@ -12,15 +12,15 @@ from typing import Any
 
 from driver import main, must, mutated
 
-from gradveil import toml
 from gradveil.attacks import ATTACKS
 from gradveil.config import AuditConfig, dumps, from_tables, load
-from gradveil.config.check import options_of
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import ScenarioConfig
+from gradveil.core import toml
+from gradveil.core.check import options_of
+from gradveil.core.errors import ConfigError
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
-from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
 

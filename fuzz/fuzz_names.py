@@ -12,7 +12,7 @@ from typing import Any
 
 from driver import main, must
 
-from gradveil import toml
+from gradveil.core import toml
 from gradveil.journal import encode
 from gradveil.record import Record
 from gradveil.report.build import render

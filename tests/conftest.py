@@ -16,17 +16,17 @@ from jaxtyping import install_import_hook
 # instead of tensors; config, which checks by itself; psnr and retrieval, which tests also give single pictures and
 # whole numbers (tests/metrics/test_catalogue.py checks their shapes).
 CHECKED = (
-    "gradveil.client",
-    "gradveil.server",
-    "gradveil.scenario",
-    "gradveil.seeds",
+    "gradveil.core.client",
+    "gradveil.core.server",
+    "gradveil.core.scenario",
+    "gradveil.core.seeds",
     "gradveil.trial",
     "gradveil.metrics.align",
     "gradveil.metrics.lpips",
     "gradveil.metrics.ssim",
     "gradveil.data",
     "gradveil.defenses",
-    "gradveil.attacks.base",
+    "gradveil.core.attack",
     "gradveil.attacks.linear",
     "gradveil.attacks.inversion.chunks",
     "gradveil.attacks.inversion.distance",

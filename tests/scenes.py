@@ -8,15 +8,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack, Reconstruction
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
 
 SHAPE, CLASSES = (3, 8, 8), 5
 MEAN, STD = (0.5, 0.4, 0.3), (0.2, 0.25, 0.3)

@@ -14,14 +14,14 @@ from toys import Noise, Plants, Raises, audit, pictures
 
 from gradveil import journal
 from gradveil.audit import run
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import ThreatModel
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.record import Record
-from gradveil.scenario import ThreatModel
-from gradveil.types import Batch
 
 
 def records(folder: Path) -> list[Record]:

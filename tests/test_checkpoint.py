@@ -9,11 +9,11 @@ import torch
 from safetensors.torch import save_file
 
 from gradveil.config.checkpoint import on_changed_model, trained
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS
 
 NONE = Defense()

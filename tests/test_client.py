@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from scenes import CLASSES, SHAPE, drawn, one_hot, usual
 from torch import Generator, Tensor, nn
 
-from gradveil.client import batch_statistics, in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch, GradientFn, Update
+from gradveil.core.client import batch_statistics, in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, GradientFn, Update
 
 PLAIN = Defense()
 

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from gradveil import toml
 from gradveil.attacks import ATTACKS
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
 from gradveil.config.budget import BUDGETS, spend
 from gradveil.config.resolve import resolve
-from gradveil.config.spec import parse_choices
+from gradveil.core import toml
+from gradveil.core.choice import parse_choices
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_model
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError
 from gradveil.split import split
 
 FULL = """

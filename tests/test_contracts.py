@@ -32,26 +32,26 @@ from torch import Tensor, nn
 
 import gradveil.defenses
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import Cosine
-from gradveil.client import parameters_of
-from gradveil.compute import Compute
 from gradveil.config import AuditConfig, Choice, dumps, from_tables
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.client import parameters_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense, Paper
 from gradveil.defenses.loda import Loda
 from gradveil.defenses.mixup import Mixup
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch, Update
 
 DOUBLE = Compute(precision="float64")
 

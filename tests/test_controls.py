@@ -12,23 +12,23 @@ import torch
 from toys import CLASSES, Noise, audit, pictures, scenario
 
 from gradveil import journal
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.audit import run
 from gradveil.cli import main
-from gradveil.compute import Compute
 from gradveil.controls import blinded
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
 from gradveil.results import read_run
-from gradveil.scenario import LocalTraining, ThreatModel
 from gradveil.schedule import plan, roles
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
 from gradveil.verdict import Verdict, judge
 
 MUCH_NOISE = {"none": Defense(), "gaussian": Gaussian(scale=1e3)}

@@ -7,7 +7,7 @@ import os
 import pytest
 import torch
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.fanout import Fanout, FanoutError
 
 JOBS = list(range(7))

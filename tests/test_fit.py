@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch, Update
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.prune import Prune
-from gradveil.errors import ConfigError
 from gradveil.fit import FALLS, accuracy, fit
 from gradveil.policies.policy import Policy
-from gradveil.types import Batch, Update
 
 CLASSES = 3
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradveil import journal
-from gradveil.errors import GradveilError
+from gradveil.core.errors import GradveilError
 from gradveil.journal import Journal
 from gradveil.record import Record
 

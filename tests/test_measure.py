@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import save_file
 
 from gradveil.audit import traffic
-from gradveil.compute import Compute
 from gradveil.config import AuditConfig, build
 from gradveil.config.load import dumps, from_tables
 from gradveil.config.schema import ScenarioConfig
-from gradveil.config.spec import Choice
-from gradveil.defenses.base import Defense
+from gradveil.core.choice import Choice
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
 from gradveil.metrics.backbones import ALEXNET
 from gradveil.metrics.efficientnet_lite0 import EfficientNetLite0
 from gradveil.wire import encoded_size

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data import Dataset, load
 from gradveil.defenses.oasis import Oasis
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"

@@ -5,7 +5,7 @@ import re
 import torch
 from toys import pictures, scenario
 
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.core.hashes import hash_model, hash_tensors
 from gradveil.provenance import hash_data, provenance
 

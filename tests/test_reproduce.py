@@ -16,9 +16,9 @@ from toys import Noise, audit
 from gradveil import journal
 from gradveil.audit import run
 from gradveil.cli import main
-from gradveil.compute import Compute
 from gradveil.config import build, from_tables
-from gradveil.errors import ConfigError
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
 from gradveil.folder import RunFolder
 from gradveil.record import Record
 from gradveil.reproduce import Comparison, reproduce

@@ -17,7 +17,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from gradveil.cli import main
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.provenance import HASHES

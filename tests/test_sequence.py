@@ -11,13 +11,13 @@ from toys import Noise, audit
 
 from gradveil import journal
 from gradveil.attacks.autoattack import autoattack
-from gradveil.attacks.base import Attack
 from gradveil.attacks.linear import linear
 from gradveil.audit import Audit, run
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Attack
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.errors import ConfigError
 from gradveil.results import read_run
 from gradveil.table import as_csv
 from gradveil.verdict import judge
@@ -102,7 +102,7 @@ def test_an_attack_with_nothing_to_work_on_is_left_out_and_named(tmp_path: Path)
 def test_autoattack_by_itself_picks_what_explains_the_update() -> None:
     from scenes import one_picture, perceptron, seen_in
 
-    from gradveil.seeds import Seed
+    from gradveil.core.seeds import Seed
 
     seen = seen_in(one_picture(model=perceptron()))
     got = autoattack(steps=5).reconstruct(seen, Seed(0))

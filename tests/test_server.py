@@ -28,15 +28,15 @@ from scenes import (
 from torch import Generator, Tensor, nn
 from toys import Plants
 
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ThreatModelError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
-from gradveil.errors import ThreatModelError
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
 
 NOISY = Gaussian(scale=0.1)
 

@@ -16,7 +16,7 @@ import pytest
 
 from gradveil.cli import main
 from gradveil.cli.table import write_new
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.journal import Journal
 from gradveil.record import Record
 from gradveil.table import as_csv, columns, rows

@@ -10,10 +10,10 @@ import torch
 from toys import Raises, audit
 
 from gradveil.audit import judge_of
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.core.progress import Stopped, leave_if_stopped, listening, tick
+from gradveil.core.threads import left_behind, threads
 from gradveil.schedule import shards
-from gradveil.threads import left_behind, threads
 from gradveil.trial import run_cell
 
 

@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.audit import Audit
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.metrics import METRICS
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Batch
 
 SHAPE, CLASSES = (3, 8, 8), 4
 

@@ -18,16 +18,16 @@ from typing import Any
 import torch
 
 from gradveil.attacks import ATTACKS
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_weights
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 
 
 def main() -> None:

@@ -28,14 +28,14 @@ from torch import Tensor
 from victims import GALLERY, Bench, bench_of, model_of, pictures_of
 
 from gradveil.attacks import ATTACKS
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.policies import Policy
 from gradveil.policies.correlation import pearson, spearman
 from gradveil.policies.privacy import PRIVACY_SCORES, gradsim
 from gradveil.policies.similarity import Products, Similarity
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
 
 PAPER, CODE = PRIVACY_SCORES["ats-paper"], PRIVACY_SCORES["ats-code"]
 KINDS = ("fed", "private", "blank", "gain", "identified")

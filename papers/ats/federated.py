@@ -19,13 +19,13 @@ from typing import Any
 
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.fl.local import evenly, train
 from gradveil.fl.result import RoundResult
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
 from gradveil.provenance import device_name
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 CLIENTS = 10
 PAPER = {"none": 76.88, "hybrid": 76.89}  # percent, table 2, rows Standard and [15]

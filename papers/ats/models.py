@@ -28,7 +28,7 @@ from gradveil.data import Dataset
 from gradveil.fit import accuracy, fit
 from gradveil.models import MODELS
 from gradveil.policies import Policy
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 KINDS = ("semi", "stages", "plain", "policies")  # any other is a policy
 

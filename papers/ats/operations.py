@@ -23,8 +23,8 @@ from gradveil.policies.accuracy import accuracy_rounds, jacobian_scores
 from gradveil.policies.library import LIBRARIES
 from gradveil.policies.privacy import PRIVACY_SCORES, areas
 from gradveil.policies.similarity import Similarity
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
 
 POLICIES = ("3-1-7", "43-18-18", "21-13-3")
 

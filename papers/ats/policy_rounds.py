@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 from victims import Bench
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.policies import Policy
 from gradveil.policies.draw import Draw
 from gradveil.policies.per_sample import OnePicture
-from gradveil.seeds import Seed
-from gradveil.server import Observation
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 
 AT_ONCE = 500  # gradients of single pictures
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil import journal
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.folder import JOURNAL
 from gradveil.policies.search import Search, search
 from gradveil.record import Record

@@ -19,9 +19,9 @@ from pathlib import Path
 from victims import GALLERY, Bench, attacked_together, defense_of, model_of, tell
 
 from gradveil.attacks.invertgrad import invertgrad_ats
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
-from gradveil.scenario import LocalTraining
+from gradveil.core.scenario import LocalTraining
 
 
 @dataclass(frozen=True, kw_only=True)

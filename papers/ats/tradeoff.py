@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradveil import progress
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.sheet import sentences
 

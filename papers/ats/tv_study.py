@@ -22,15 +22,15 @@ from torch import Tensor
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import by_match_and_roughness
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_weights
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 
 
 def main() -> None:

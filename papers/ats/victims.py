@@ -13,23 +13,23 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Reconstruction
+from gradveil.core.attack import Reconstruction
 from gradveil.attacks.inversion.backend import Chosen
 from gradveil.attacks.inversion.descent import Descent, Stepper, best_of
 from gradveil.attacks.inversion.engine import Inversion, Outcome
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.metrics.align import align
 from gradveil.models import MODELS, load_weights
 from gradveil.policies import Policy
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch, Latent
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch, Latent
 
 GALLERY = slice(5000, 6000)
 FEDSGD = LocalTraining()

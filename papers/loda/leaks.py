@@ -17,19 +17,19 @@ from study import DEFENDED, Study
 from torch import Tensor
 from training import Cells
 
-from gradveil.attacks.base import Attack
+from gradveil.core.attack import Attack
 from gradveil.attacks.decode_known import decode_known
 from gradveil.attacks.decoding.joint import searched
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.defenses.loda import Loda
 from gradveil.models import load_weights
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 
 NONE = Defense()
 PAPER = {  # mean PSNR, mean LPIPS without (table 1) and with adaptive attack (table 2)

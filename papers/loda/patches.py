@@ -12,7 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 SIDE, STRIDE, FILTERS, QUIET, DRAWN = 6, 2, 300, 0.5, 20_000
 RIDGES = (10.0, 100.0, 1000.0)

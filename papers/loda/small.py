@@ -35,7 +35,7 @@ from gradveil.encoders.obscure import Recipe, Scale, obscure
 from gradveil.encoders.starts import hash_of, start_of
 from gradveil.fit import accuracy
 from gradveil.models.start import weights_from
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 CLASSES, AT_ONCE, WAY = 10, 50, 50.0  # the paper's way: 500 steps of 0.1
 COMPARED = 256  # pictures that are held against their encodings

@@ -14,10 +14,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradveil.compute import Compute, pick_device
+from gradveil.core.compute import Compute, pick_device
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.defenses.loda import Loda
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS, Metric

@@ -15,11 +15,11 @@ import torch
 from study import DEFENDED, Study
 from torch import Tensor, nn
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.defenses.mixing import Mixing
 from gradveil.fit import accuracy, fit
-from gradveil.seeds import Seed
-from gradveil.types import Batch
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 
 Cells = dict[str, Callable[[], dict[str, Any]]]
 DRAWS = 10  # encodings of a test picture whose answers are averaged, as InstaHide's authors do

@@ -13,7 +13,7 @@ from study import Study
 from training import Cells, trained
 
 from gradveil.fit import accuracy
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 WEIGHTS = (10.0, 20.0, 30.0, 40.0, 50.0)
 PRESETS = {"loda-1": 20.0, "loda-2": 30.0}

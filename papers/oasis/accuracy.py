@@ -32,8 +32,8 @@ from gradveil.fit import accuracy
 from gradveil.interval import rate_interval
 from gradveil.models import MODELS
 from gradveil.policies.training_pipeline import CropAndFlip
-from gradveil.seeds import Seed
-from gradveil.types import Batch
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 
 PAPER = {  # accuracy in %
     "none": 75.2, "major": 74.3, "minor": 74.1, "shear": 73.7, "hflip": 75.1, "vflip": 74.3, "major+shear": 74.6,

@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.base import Attack
+from gradveil.core.attack import Attack
 from gradveil.data import Dataset, load
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.defenses.oasis import Oasis
 from gradveil.interval import mean_interval, rate_interval
 from gradveil.metrics.align import align
@@ -33,10 +33,10 @@ from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 
 DEFENSES = ("none", "major", "minor", "shear", "hflip", "vflip", "major+shear", "major+hflip")
 SERVERS = (

@@ -28,7 +28,7 @@ from torch import Tensor
 from gradveil.data import Dataset, load
 from gradveil.interval import mean_interval
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.seeds import Seed, normal, uniform
+from gradveil.core.seeds import Seed, normal, uniform
 
 MAPS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {  # order and generator
     "major": (4, lambda x: x.rot90(1, (-2, -1))),

@@ -20,7 +20,7 @@ from torch import Tensor
 from victims import VICTIMS, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 
 SHOWN = 16
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.resnet20 import resnet20_4
 from gradveil.models.weights import load_weights
 

@@ -17,8 +17,8 @@ from victims import BATCH, Bench, bench_of, parser, tell
 
 from gradveil.attacks.inversion.distance import L2
 from gradveil.attacks.inversion.matcher import OneTrial
-from gradveil.defenses.base import Defense
-from gradveil.seeds import Seed, uniform
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed, uniform
 
 WAY = (0.25, 0.5, 0.75, 0.9)
 

@@ -23,7 +23,7 @@ from victims import BATCH, Bench, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.defenses.fedcdp import FedCdp
 
 RATIOS = (0, -10, -20, -5, -15)  # dB

@@ -20,7 +20,7 @@ from victims import Bench, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.inversion.engine import Inversion
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 
 MOMENTS = 30
 TV = 1e-2  # the middle one of `invertgrad`'s weights, and that of `rog`

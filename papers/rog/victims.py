@@ -22,19 +22,19 @@ from watch import Watched, search, watch
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, equalize, keep
 from gradveil.attacks.rog import rog
-from gradveil.compute import Compute, pick_device
+from gradveil.core.compute import Compute, pick_device
 from gradveil.data import Dataset
 from gradveil.data.imagenet import imagenet
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch
 
 ARCHIVE, LPIPS = "imagenet128_500.zip", "lpips_alex.npz"
 VICTIMS, OF_A_CLASS = 160, 5

@@ -12,10 +12,10 @@ from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.descent import Carry, Descent, Stepper, best_of, eager, graphed
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.finish import keep
-from gradveil.compute import Compute
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Latent
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Latent
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,14 +11,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil import toml
 from gradveil.accounting.round import round_accounts
-from gradveil.attacks.base import Attack
-from gradveil.compute import Compute
+from gradveil.core import toml
+from gradveil.core.attack import Attack
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.files import private_files
 from gradveil.core.hashes import hash_models, sha256
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import Scenario, described
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.metrics import Metric
@@ -27,10 +30,7 @@ from gradveil.precheck import check, networks
 from gradveil.progress import Progress, Silent
 from gradveil.provenance import provenance
 from gradveil.runner import Runner, fanout_of
-from gradveil.scenario import Scenario, described
 from gradveil.schedule import placed, roles, shards, waves
-from gradveil.seeds import Seed
-from gradveil.server import observe
 from gradveil.traffic import update_bytes
 from gradveil.trial import Judge
 

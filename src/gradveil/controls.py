@@ -7,10 +7,10 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Reconstruction
-from gradveil.seeds import Seed, normal
-from gradveil.server import Observation
-from gradveil.types import Update
+from gradveil.core.attack import Reconstruction
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.server import Observation
+from gradveil.core.types import Update
 
 
 def blinded(seen: Observation, seed: Seed) -> Observation:

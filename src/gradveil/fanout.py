@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import torch
 
 from gradveil import workers
-from gradveil.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError, GradveilError
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

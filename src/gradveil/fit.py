@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Update
 from gradveil.policies.draw import Draw
 from gradveil.policies.policy import Policy
 from gradveil.policies.training_pipeline import CropAndFlip
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Update
 
 FALLS = (3 / 8, 5 / 8, 7 / 8)  # of all steps
 AT_ONCE = 512  # pictures that are classified at once

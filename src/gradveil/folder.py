@@ -14,9 +14,9 @@ from safetensors.torch import save
 from torch import Tensor
 
 from gradveil import journal
+from gradveil.core.errors import ConfigError, DiskError
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError, DiskError
 from gradveil.provenance import HASHES, now
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"

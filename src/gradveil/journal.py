@@ -18,7 +18,7 @@ from typing import Any
 from weakref import WeakSet
 from zlib import crc32
 
-from gradveil.errors import GradveilError, LockedError
+from gradveil.core.errors import GradveilError, LockedError
 from gradveil.record import Record
 
 _CRC = b',"crc":'

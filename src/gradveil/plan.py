@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.history_average import REDRAWN
-from gradveil.client import parameters_of
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Attack
+from gradveil.core.client import parameters_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.record import Attacker, Control
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 STAGES = ("model", "data", "batch", "gradient", "update")
 UNDEFENDED = "none"

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradveil.attacks.imprint.place import site
-from gradveil.client import in_client_mode
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.client import in_client_mode
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.plan import UNDEFENDED
 from gradveil.runner import fanout_of
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
 
 if TYPE_CHECKING:
     from gradveil.audit import Audit

@@ -13,9 +13,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
-from gradveil.scenario import Scenario
+from gradveil.core.scenario import Scenario
 
 SCHEMA = 1
 HASHES = ("model_sha256", "data_sha256", "config_sha256")

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from gradveil.audit import Audit, judge_of, origin_of
-from gradveil.compute import Compute
 from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.threads import threads
 from gradveil.folder import CONFIG, RunFolder
 from gradveil.provenance import HASHES
 from gradveil.record import Record
 from gradveil.results import KINDS, Run, read_run
 from gradveil.runner import attack
 from gradveil.schedule import shards
-from gradveil.threads import threads
 from gradveil.trial import Trial
 
 DECIBELS, OTHERS = 0.1, 0.01  # how far a score may lie from the stored one: what two devices differ by in rounding

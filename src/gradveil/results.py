@@ -14,7 +14,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from gradveil import journal
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.record import Record
 
 KINDS = ("original", "fed", "reconstructed")

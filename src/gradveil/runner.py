@@ -9,14 +9,14 @@ from functools import partial
 import torch
 
 from gradveil import workers
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.core.progress import listening
+from gradveil.core.threads import threads
 from gradveil.fanout import Fanout
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.plan import Cell
 from gradveil.progress import Progress
-from gradveil.threads import threads
 from gradveil.trial import Judge, Trial, failed, run_cell
 from gradveil.verdict.leak import Baselines
 

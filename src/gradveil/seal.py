@@ -16,7 +16,7 @@ from pathlib import Path
 from stat import S_ISREG
 from typing import Any
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 SEAL = "seal.json"
 SCHEMA = 1

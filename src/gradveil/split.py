@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError
-from gradveil.types import Batch
 
 LARGEST_GALLERY, LARGEST_PUBLIC = 1000, 256  # the first unless asked otherwise
 

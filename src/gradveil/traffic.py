@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from gradveil.attacks.base import Attack
-from gradveil.defenses.base import Defense
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch, Update
+from gradveil.core.attack import Attack
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch, Update
 from gradveil.wire import encoded_size
 
 

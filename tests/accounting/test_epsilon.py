@@ -14,9 +14,9 @@ from scipy.stats import norm
 
 from gradveil.accounting import Epsilon, epsilon
 from gradveil.accounting.mechanism import spent
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
-from gradveil.errors import ConfigError
 
 CASES = [(1.1, 0.01, 1000, 1e-5), (0.8, 0.05, 100, 1e-5), (2.0, 0.1, 200, 1e-6), (4.0, 1.0, 50, 1e-5)]
 

@@ -11,11 +11,11 @@ from torch import nn
 
 from gradveil.accounting import epsilon
 from gradveil.accounting.round import DELTA, account, round_accounts, uses_of
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.types import Batch
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.types import Batch
 
 PRIVATE = Batch(torch.arange(10.0).reshape(1, 10, 1, 1, 1), torch.zeros(1, 10, 1))
 SCENE = Scenario(name="scene", model=nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1)), private=PRIVATE, names=("a",))

@@ -11,7 +11,6 @@ import torch
 from scenes import CLASSES, drawn, scene, smooth, usual
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.cah import TrapWeights, cah
 from gradveil.attacks.imprint.candidates import candidates
 from gradveil.attacks.imprint.module import Imprint
@@ -19,17 +18,18 @@ from gradveil.attacks.imprint.place import place_in
 from gradveil.attacks.imprint.readout import Gradient
 from gradveil.attacks.imprint.separate import Rehearsal, separating_rows, spread
 from gradveil.attacks.imprint.traps import trap_rows, tuned_bias
+from gradveil.core.attack import Reconstruction
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.oasis import Oasis
-from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch
 
 LIKE = torch.zeros(()).double()
 

@@ -11,7 +11,6 @@ import torch
 from scenes import CLASSES, MEAN, STD, Onlooker, drawn, four_pictures, scene, seen_in, smooth
 from torch import Tensor
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
 from gradveil.attacks.decoding.clusters import assigned, clustered, pictures_by_class
@@ -21,23 +20,24 @@ from gradveil.attacks.decoding.regression import descended, misfit_of, solved, s
 from gradveil.attacks.decoding.same_source import PAIRS, SameSource, drawn_pairs, logits_of_all_pairs, trained
 from gradveil.attacks.decoding.signs import made_alike
 from gradveil.attacks.dlg import dlg
-from gradveil.compute import Compute
 from gradveil.config import from_tables
+from gradveil.core.attack import Attack
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.instahide import instahide
 from gradveil.defenses.mixing import draw_inside, draw_weights
 from gradveil.defenses.mixup import Mixup
-from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.metrics import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.lenet import lenet
 from gradveil.plan import Grid
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 DOUBLE = Compute(precision="float64")
 SHAPE = (3, 8, 8)

@@ -9,9 +9,9 @@ from torch import nn
 
 from gradveil.attacks.headless import headless
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.errors import NotApplicableError
-from gradveil.scenario import ThreatModel
-from gradveil.seeds import Seed
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import ThreatModel
+from gradveil.core.seeds import Seed
 
 SHORT = {"steps": 12, "tv": 1e-2}
 

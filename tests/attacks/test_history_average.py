@@ -9,21 +9,21 @@ import torch
 from scenes import four_pictures, one_picture, perceptron, scene, seen_in, smooth
 from torch import Generator
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
-from gradveil.compute import Compute
 from gradveil.config import AuditConfig, ScenarioConfig, build
+from gradveil.core.attack import Attack
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
 from gradveil.defenses.precode import Precode
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Update
 
 
 def played(scenario: Scenario, rounds: int, **knows: bool) -> Scenario:

@@ -12,12 +12,12 @@ from gradveil.attacks.imprint.functional import Functional, assumed, edges_of, l
 from gradveil.attacks.imprint.module import Imprint
 from gradveil.attacks.imprint.place import place_in
 from gradveil.attacks.rtf import rtf
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, NotApplicableError
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 
 NOTHING = Batch(torch.zeros(0, 3, 8, 8).double(), torch.zeros(0, CLASSES).double())
 BOTH = pytest.mark.parametrize("make", [rtf, cah])

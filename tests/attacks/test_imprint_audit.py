@@ -10,8 +10,8 @@ import pytest
 from gradveil.audit import run
 from gradveil.conclusion import conclude
 from gradveil.config import build, from_tables
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.errors import ConfigError
 from gradveil.results import read_run
 
 PASSIVE = ["linear", "dlg", "invertgrad", "gradinversion"]

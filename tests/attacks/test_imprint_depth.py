@@ -9,21 +9,21 @@ import torch
 from scenes import CLASSES, MEAN, STD, drawn, one_hot, settled, usual
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.imprint.place import place_in, site
 from gradveil.attacks.rtf import rtf
+from gradveil.core.attack import Attack
+from gradveil.core.defense import Defense
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
-from gradveil.errors import NotApplicableError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.resnet20 import resnet20_4
 from gradveil.models.vgg7 import lenet5
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 SHAPE = (3, 8, 8)
 

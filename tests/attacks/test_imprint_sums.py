@@ -9,27 +9,27 @@ import torch
 from scenes import CLASSES, MEAN, SCENES, STD, drawn, fedavg, four_pictures, scene, seen_in, usual
 from torch import nn
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.unmix import unmix
 from gradveil.config import build, from_tables
+from gradveil.core.attack import Attack
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.oasis import Oasis
-from gradveil.errors import ConfigError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
 from gradveil.plan import diagnostic
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 
 def logistic() -> nn.Module:

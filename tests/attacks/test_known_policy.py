@@ -22,16 +22,16 @@ from gradveil.attacks.inversion.space import Pixels
 from gradveil.attacks.inversion.transformed import Affine, Gain, Padding, Part, Shifted, Transformed, starts
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import PACE, shifted, shifted_re_ats
-from gradveil.compute import Compute
 from gradveil.config import from_tables
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch, Update
 
 SEEN = seen_in(four_pictures(2))
 GRAY = torch.tensor(MEAN).double().view(3, 1, 1)

@@ -8,14 +8,14 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.linear import FirstLinear, linear
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.errors import ConfigError, NotApplicableError
 from gradveil.models.normalize import Normalize
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 SHAPE, CLASSES = (3, 8, 8), 10
 FEDSGD, NO_DEFENSE, LINEAR = LocalTraining(), Defense(), linear()

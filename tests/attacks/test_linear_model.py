@@ -9,15 +9,15 @@ import torch
 from scenes import CLASSES, MEAN, STD, perceptron, scene, seen_in, smooth
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.linear_model import linear_model
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.attack import Reconstruction
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 
 def logistic(bias: bool = True, reach: float = 1.0) -> nn.Module:

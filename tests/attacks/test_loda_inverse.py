@@ -11,18 +11,18 @@ from scenes import one_hot, scene, smooth
 
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper, loda_of, rehearsed, without_loda
-from gradveil.compute import Compute
 from gradveil.config import from_tables
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.loda import Loda
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 LODA = Loda(extractor="lenet:untrained", layers="first1", c=1.0, steps=60, rate=0.05, cache=False)
 SHORT = {"steps": 20, "restarts": 1, "c": (1.0,), "tv": (0.01, 0.1), "lengths": (20, 60), "rehearsal": 2}

@@ -16,16 +16,16 @@ from gradveil import journal
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.inversion.distance import L1
 from gradveil.audit import Audit, run
-from gradveil.compute import Compute
-from gradveil.config.check import options_of
-from gradveil.defenses.base import Defense
+from gradveil.core.check import options_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.types import Update
 from gradveil.defenses.stack import Stack
 from gradveil.metrics import METRICS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
 from gradveil.record import Record
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.types import Update
 
 PLANTING = {name for name in ATTACKS if ATTACKS[name]().plants}
 VARIANTS = ("-ats", "-code", "-paper")  # of a method that has a row of its own: slow where a whole search is needed

@@ -21,10 +21,10 @@ from gradveil.attacks.inversion.optimizer import Adam, Sgd, Steps
 from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
 from gradveil.attacks.inversion.space import Pixels
 from gradveil.config import from_tables
-from gradveil.config.check import options_of
-from gradveil.errors import NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
+from gradveil.core.check import options_of
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 
 SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cosine")  # of ATS; each may have variants
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]

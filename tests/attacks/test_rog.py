@@ -19,19 +19,19 @@ from gradveil.attacks.inversion.finish import Enhance, Sequence, clamp, equalize
 from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
 from gradveil.attacks.inversion.space import Pixels
 from gradveil.attacks.rog import rog, rog_code, rog_paper
-from gradveil.compute import Compute
-from gradveil.config.spec import parse_choice
+from gradveil.core.choice import parse_choice
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.sign import Sign
-from gradveil.errors import ConfigError
 from gradveil.generators.autoencoder import Autoencoder
 from gradveil.generators.provenance import record_of
 from gradveil.generators.stored import store_network
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 ALONE = Compute(backend="loop")  # the fastest for one client of few pixels
 

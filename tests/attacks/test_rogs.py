@@ -11,19 +11,19 @@ from generator_files import tiny_generator, write_generator
 from scenes import CLASSES, one_picture, seen_in
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.inversion.gan_inversion import GanInversion, Likeness, Targets, fitted
 from gradveil.attacks.inversion.perceptual import Perceptual
 from gradveil.attacks.rogs import NO_LPIPS, Rogs, rogs, rogs_paper
 from gradveil.cli import main
-from gradveil.compute import Compute
-from gradveil.errors import ConfigError
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.generators.files import load_generator
 from gradveil.generators.provenance import check_not_trained_on, record_of
 from gradveil.metrics.lpips import perceptual_distance
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 DOUBLE = Compute(precision="float64")
 SEARCH = GanInversion(steps=30, restarts=2, drawn=4, rate=0.1)

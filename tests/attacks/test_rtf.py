@@ -11,22 +11,22 @@ import torch
 from scenes import CLASSES, as_float32, drawn, one_hot, scene, smooth, usual
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.imprint.module import Imprint
 from gradveil.attacks.inversion.memory import cpu_bytes
 from gradveil.attacks.rtf import RobbingTheFed, rtf
+from gradveil.core.attack import Reconstruction
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
-from gradveil.errors import ConfigError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch
 
 MALICIOUS = ThreatModel(may_plant=True)
 NO_DEFENSE = Defense()

@@ -13,16 +13,16 @@ from gradveil.attacks import ATTACKS
 from gradveil.attacks.linear import linear
 from gradveil.attacks.unmix import Unmix, copies_by, mixtures
 from gradveil.attacks.unmix_solver import Copies, applied, gathered, matrices_of, mean_of, slopes, solved
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.oasis import Oasis
-from gradveil.errors import ConfigError
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch
 
 SIZE = 16
 ALONE = Unmix(inner=linear())

@@ -9,14 +9,14 @@ from toys import audit
 
 from gradveil import journal
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.base import Attack
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
 from gradveil.audit import run
+from gradveil.core.attack import Attack
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense
 from gradveil.defenses.prune import Prune
-from gradveil.errors import ConfigError
 from gradveil.record import Record
 from gradveil.trial import SAME_RUN
 

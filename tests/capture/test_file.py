@@ -17,8 +17,8 @@ from torch import Tensor
 
 from gradveil.capture import Capture, content_hash, load, save
 from gradveil.capture.format import HASH
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
 
 RNG = torch.Generator().manual_seed(0)
 

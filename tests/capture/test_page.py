@@ -10,7 +10,7 @@ import pytest
 
 from gradveil.capture import load
 from gradveil.capture.document import KEYS
-from gradveil.scenario import LocalTraining
+from gradveil.core.scenario import LocalTraining
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs/captures.md").read_text()
 OURS, THREE_LINES, NUMPY = re.findall(r"^```python\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)

@@ -13,10 +13,10 @@ from torch import Tensor
 from gradveil.capture import Capture
 from gradveil.capture.model import model_of
 from gradveil.capture.preflight import check_capture, pattern
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
 from gradveil.defenses import DEFENSES
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining
 
 
 def checked(capture: Capture) -> list[str]:

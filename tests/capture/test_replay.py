@@ -12,10 +12,10 @@ from gradveil.capture import Capture
 from gradveil.capture.model import model_of
 from gradveil.capture.replay import Replay, replay
 from gradveil.capture.truth import find
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining
-from gradveil.types import Batch
 
 FEDAVG = LocalTraining(steps=3, rate=1e-3)
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 from pictures import rows, sent_by
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.capture.match import matches
 from gradveil.capture.model import model_of
 from gradveil.capture.scenario import captured_scenario
 from gradveil.capture.simulated import simulate
+from gradveil.core.attack import Reconstruction
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe, observe_received
+from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.plan import clients_of, diagnostic
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe, observe_received
-from gradveil.types import Batch
 
 PRIVATE = Batch(torch.stack([rows(k).images for k in range(3)]), torch.stack([rows(k).labels for k in range(3)]))
 CAPTURE = sent_by(rows(0), rows(1), rows(2))

@@ -16,9 +16,9 @@ from gradveil.audit import Audit
 from gradveil.cli import main
 from gradveil.cli.train_asked import checkpoints_of
 from gradveil.config import build
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import observe
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
 
 SMALL = ["train", "--data-option", "limit=64", "--rounds", "4", "--clients", "4", "--batch-size", "8"]
 

@@ -10,7 +10,7 @@ import pytest
 
 from gradveil.accounting import epsilon
 from gradveil.cli import main
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 SMALL = ["train", "--data-option", "limit=24", "--rounds", "1", "--clients", "2", "--batch-size", "8", "--model", "mlp"]
 

@@ -12,7 +12,7 @@ from PIL import Image
 
 from gradveil import data
 from gradveil.cli import main
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators import learn_autoencoder
 from gradveil.generators.autoencoder import load_autoencoder
 from gradveil.generators.enhancer import load_enhancer

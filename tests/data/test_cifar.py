@@ -12,9 +12,9 @@ import pytest
 import torch
 from PIL import Image
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import Dataset, load
 from gradveil.data.cifar import NAMES100
-from gradveil.errors import ConfigError
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
 TEST_SHA256 = "4cb8e5d9309da489bf6b19cc10cd96c3ae6f8daf225380b605aaee4c0d6aee19"

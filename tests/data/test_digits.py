@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 
 
 def test_same_numbers_as_scikit_learn() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 
 PICTURES = np.random.default_rng(0).integers(0, 256, (4, 28, 28), np.uint8)
 LABELS = np.array([0, 9, 3, 3], np.uint8)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import files, load
 from gradveil.data.files import opened
-from gradveil.errors import ConfigError
 
 
 def png(color: int = 0, size: int = 4) -> bytes:

@@ -12,8 +12,8 @@ import pytest
 import torch
 from PIL import Image
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 
 
 def put(path: Path, color: tuple[int, int, int] = (10, 20, 30), size: tuple[int, int] = (8, 8)) -> Path:

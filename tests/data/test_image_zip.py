@@ -8,8 +8,8 @@ import pytest
 import torch
 from test_files import png, zipped
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 
 TABLE = b'file,name,grade\n1.png,"boat, small",10\n2.png,car,9\n3.png,car,10\n'
 MEMBERS = {"1.png": png(1), "2.png": png(2), "3.png": png(3), "labels.csv": TABLE}

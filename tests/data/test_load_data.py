@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import DATASETS, Dataset, load
 from gradveil.data.base import check_positive
-from gradveil.errors import ConfigError
 
 
 @pytest.mark.parametrize("name", ["photos", "digits"])

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 
 BYTES = np.random.default_rng(0).integers(0, 256, (5, 6, 7, 3), np.uint8)
 LABELS = np.array([0, 2, 1, 0, 2])

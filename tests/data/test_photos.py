@@ -9,9 +9,9 @@ from importlib import import_module
 import pytest
 import torch
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
 from gradveil.data.photos import PHOTOGRAPHS
-from gradveil.errors import ConfigError
 
 CLASSES = len(PHOTOGRAPHS)
 

@@ -9,9 +9,9 @@ import torch
 from test_files import png, zipped
 
 from gradveil.config import AuditConfig, ScenarioConfig, build
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
 from gradveil.data.utkface import ATTRIBUTES
-from gradveil.errors import ConfigError
 
 
 def faces(path: Path, count: int = 40) -> Path:

@@ -11,19 +11,19 @@ from scipy import stats
 from torch import Tensor
 
 from gradveil.attacks import ATTACKS
-from gradveil.client import parameters_of
+from gradveil.core.client import parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.additive import AdditiveNoise, Distrusting, energy, numbers
-from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 BOTH = [Gaussian, Laplacian]
 SHAPE = {Gaussian: stats.norm, Laplacian: stats.laplace}

@@ -19,19 +19,19 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.cli import main
 from gradveil.config import dumps, from_tables
 from gradveil.config.load import LABEL
-from gradveil.config.spec import parse_choice, parse_choices
+from gradveil.core.choice import parse_choice, parse_choices
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.random_policy import random_policy
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.policies import LIBRARIES, Policy
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 HYBRID = "3-1-7+43-18-18"
 

@@ -12,18 +12,18 @@ from scipy.stats import kstest
 from torch import Generator, Tensor, nn
 
 from gradveil.accounting.mechanism import spent
-from gradveil.client import in_client_mode, local_update, parameters_of
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.per_example import TOGETHER, clipped, layer_of, length, mean_of_each
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch, GradientFn, Update
 
 BOTH = pytest.mark.parametrize("kind", [Dpsgd, FedCdp])
 

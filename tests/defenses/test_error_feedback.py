@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Update
 from gradveil.defenses.error_feedback import ErrorFeedback
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.sign import Sign
 from gradveil.defenses.topk import TopK
 from gradveil.defenses.uniform import Uniform
-from gradveil.seeds import Seed
-from gradveil.types import Update
 
 
 def update_of(round_: int) -> Update:

@@ -10,17 +10,17 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import grad, vmap
 
-from gradveil.client import local_update, parameters_of
+from gradveil.core.client import local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
 from gradveil.defenses.prune import Mask, Prune, pruned
 from gradveil.defenses.stack import Stack, stack
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch, GradientFn, Update
 
 UPDATE = {
     "conv.weight": torch.randn(6, 3, 3, 3, generator=torch.Generator().manual_seed(0)),

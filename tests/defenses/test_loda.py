@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 from scenes import four_pictures, seen_in
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda import Loda
 from gradveil.encoders.starts import fitted, hash_of, public_pool, start_of
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 SHAPE = (3, 8, 8)
 TINY = Loda(extractor="lenet:untrained", layers="all", c=1.0, steps=12, cache=False)

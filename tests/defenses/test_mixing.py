@@ -9,19 +9,19 @@ import pytest
 import torch
 from scenes import CLASSES, SHAPE, Onlooker, drawn, four_pictures, one_hot, scene, seen_in, smooth
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import LEAST, InstaHide, instahide
 from gradveil.defenses.mixing import Mixing, draw_inside, draw_weights
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.fl.client import round_data
 from gradveil.fl.settings import Federation
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 
 def data(count: int = 6) -> Batch:

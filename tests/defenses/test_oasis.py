@@ -11,21 +11,21 @@ from torch import Tensor
 from torch.func import functional_call
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.client import local_update, loss_of, parameters_of
-from gradveil.compute import Compute
+from gradveil.core.client import local_update, loss_of, parameters_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.oasis_copies import TRANSFORMS
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import LocalTraining, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 EVERY = "major+minor+shear+hflip+vflip"
 KNOWING = ThreatModel(knows_defense=True)

@@ -16,17 +16,17 @@ from torch.func import functional_call
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import Cosine
 from gradveil.attacks.linear import linear
-from gradveil.client import in_client_mode, local_update, parameters_of
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, ThreatModel
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.types import Batch, Params, Update
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.precode import Precode, VariationalBottleneck, bottleneck_of, fixed_draws
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import LocalTraining, ThreatModel
-from gradveil.seeds import Seed, normal
-from gradveil.types import Batch, Params, Update
 
 FEDSGD = LocalTraining()
 DATA = Batch(drawn(4, 3, 8, 8, seed=3), F.one_hot(torch.arange(4), 5).double())

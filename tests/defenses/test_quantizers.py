@@ -13,21 +13,21 @@ from torch import Generator, Tensor
 from torch.func import grad, vmap
 
 from gradveil.attacks import ATTACKS
-from gradveil.config.spec import Choice, label_of
+from gradveil.core.choice import Choice, label_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.cells import Cells, bucketed, range_of, turned, unbucketed
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack, stack
 from gradveil.defenses.topk import TopK
 from gradveil.defenses.uniform import Uniform
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch, Update
 
 UPDATE = {
     "w": torch.randn(40, 25, generator=torch.Generator().manual_seed(0), dtype=torch.float64) ** 3,

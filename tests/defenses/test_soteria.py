@@ -14,14 +14,14 @@ from torch import Tensor, nn
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import L1, L2, Cosine
 from gradveil.audit import run
-from gradveil.client import in_client_mode, parameters_of
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build
+from gradveil.core.client import in_client_mode, parameters_of
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, ThreatModel
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import OFFSET, Soteria, scores
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining, ThreatModel
 
 FEDSGD = LocalTraining()
 

@@ -9,10 +9,10 @@ import torch
 from torch import Generator
 from torch.func import grad, vmap
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.defenses.sign import Sign, SoftSign
 from gradveil.defenses.topk import TopK
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
 
 UPDATE = {
     "conv": torch.randn(6, 3, 3, 3, generator=torch.Generator().manual_seed(0)),

@@ -9,13 +9,13 @@ import pytest
 import torch
 from blocks import ROOT, blocks, execute
 
-from gradveil.config.check import options_of
+from gradveil.core.check import options_of
+from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
 from gradveil.fl.defense_text import defense_from
-from gradveil.seeds import Seed
 from gradveil.wire import encoded_size
 
 PAGE = ROOT / "docs/methods/update-defenses.md"

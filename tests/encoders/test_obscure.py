@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.encoders.extractor import load_extractor
 from gradveil.encoders.features import Features, Layers
 from gradveil.encoders.obscure import UNIT, Extract, Recipe, Scale, obscure, of_length_one, size, slope_at
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS
 
 SHAPE = (3, 8, 8)

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
+from gradveil.core.types import Batch
 from gradveil.data import load
 from gradveil.encoders import training
 from gradveil.encoders.training import Schooling, in_bf16, train_extractor
-from gradveil.types import Batch
 
 
 def test_bfloat16_is_for_gpus() -> None:

@@ -16,19 +16,19 @@ from children import records
 from scenes import as_float32, one_picture
 from toys import Noise, audit
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.inversion.descent import Objective
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit import Audit, run
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import NotApplicableError
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.metrics import METRICS
 from gradveil.progress import Lines
 from gradveil.record import Record
 from gradveil.results import read_run
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 from gradveil.verdict import judge
 
 PLAIN = {"none": Defense()}

@@ -16,7 +16,7 @@ from toys import audit
 
 from gradveil.attacks.linear import linear
 from gradveil.cli import main
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.seal import changed
 
 COMMAND = ("audit", "--data", "digits", "--model", "mlp", "--attack", "linear", "--quiet", "--out")

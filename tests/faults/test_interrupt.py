@@ -18,14 +18,14 @@ import torch
 from children import Child, forked, records, table, until
 from toys import Noise, audit
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.inversion import chunks
 from gradveil.cli import main
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.seal import changed
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 INTERRUPTED, AT_MOST = 130, 5.0  # seconds
 SEARCH = (

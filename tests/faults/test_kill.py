@@ -17,7 +17,7 @@ from toys import Noise, audit
 
 from gradveil.attacks.linear import linear
 from gradveil.audit import Audit, run
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 from gradveil.results import read_run
 from gradveil.verdict import judge
 

@@ -15,15 +15,15 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.audit import run
 from gradveil.cli import main
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.fanout import Fanout, FanoutError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own, which leaves processes to be collected
 PLAIN = {"none": Defense()}

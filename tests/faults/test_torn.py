@@ -12,7 +12,7 @@ from toys import Noise, audit
 
 from gradveil import journal
 from gradveil.audit import Audit, run
-from gradveil.errors import GradveilError
+from gradveil.core.errors import GradveilError
 from gradveil.journal import Journal, encode
 
 LAST = 5

@@ -16,15 +16,15 @@ import torch
 from children import forked, records, table, until
 from toys import Noise, audit, pictures, scenario
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.audit import Audit, run
 from gradveil.cli import main
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, LockedError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, LockedError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 
 LOCKED = 4
 COMMAND = ("audit", "--data", "digits", "--model", "mlp", "--attack", "linear", "--quiet", "--out")

@@ -20,17 +20,17 @@ from toys import Noise, audit, pictures
 
 from gradveil import workers
 from gradveil.attacks import dlg, invertgrad
-from gradveil.attacks.base import Reconstruction
 from gradveil.audit import Audit, judge_of, run
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.metrics import METRICS
 from gradveil.runner import attack
-from gradveil.scenario import Scenario
 from gradveil.schedule import shards
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 PLAIN = {"none": Defense()}
 

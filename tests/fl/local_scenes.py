@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 
 def pictures(count: int = 24, classes: int = 3, seed: int = 0) -> Batch:

@@ -15,7 +15,9 @@ from torch import nn
 from gradveil.accounting import epsilon
 from gradveil.accounting.budget import DELTA, Budget, budget_of
 from gradveil.accounting.exposure import Exposure, worst_candidates
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
@@ -24,12 +26,10 @@ from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError
 from gradveil.fl.client import pictures_of
 from gradveil.fl.clients import drawn
 from gradveil.fl.exposure import exposures
 from gradveil.fl.settings import Federation
-from gradveil.types import Batch
 
 FEDERATIONS = [
     Federation(clients=3, rounds=7, batch_size=4, local_epochs=2),

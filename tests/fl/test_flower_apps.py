@@ -15,9 +15,10 @@ from torch import Tensor, nn
 
 import gradveil.fl
 from gradveil import capture
-from gradveil.client import in_client_mode
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.client import in_client_mode
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.fl.aggregate import resting
 from gradveil.fl.agreed import drawn
 from gradveil.fl.central import Central
@@ -31,7 +32,6 @@ from gradveil.fl.partition import partition
 from gradveil.fl.server_files import ServerFiles
 from gradveil.fl.settings import Federation
 from gradveil.fl.state import State
-from gradveil.types import Batch
 
 SHAPE, CLASSES, COUNT = (1, 8, 8), 3, 24
 

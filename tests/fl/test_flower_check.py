@@ -13,7 +13,7 @@ from flwr.clientapp import ClientApp
 from torch import nn
 
 import gradveil.fl
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.inspection import PlantedModelError
 
 

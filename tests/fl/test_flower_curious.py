@@ -23,10 +23,10 @@ from flwr.serverapp.strategy import (
 
 import gradveil.fl
 from gradveil import capture
+from gradveil.core.scenario import LocalTraining
 from gradveil.fl.arrays import record_of, tensors_of
 from gradveil.fl.curious import CuriousServer, MissingNodesError, read_rounds
 from gradveil.fl.round_capture import Protocol
-from gradveil.scenario import LocalTraining
 
 PROTOCOL = Protocol(training=LocalTraining(rate=0.5), shape=(1, 8, 8), classes=3, defense="none")
 Answer = Callable[[Message], Message | None]

@@ -25,7 +25,8 @@ from flower_toys import Nodes, context, identity
 
 import gradveil.fl
 from gradveil import capture, data
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.types import Batch
 from gradveil.fl.curious import read_rounds
 from gradveil.fl.flower import QUIET, START
 from gradveil.fl.flower import train as train_by_flower
@@ -37,7 +38,6 @@ from gradveil.fl.server_files import ServerFiles
 from gradveil.fl.settings import Federation
 from gradveil.fl.simulation import Job
 from gradveil.models import MODELS
-from gradveil.types import Batch
 
 pytestmark = [pytest.mark.slow, pytest.mark.flower]
 

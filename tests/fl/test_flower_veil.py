@@ -12,13 +12,13 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 import gradveil.fl
-from gradveil import client
+from gradveil.core import client
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
-from gradveil.errors import ConfigError
 from gradveil.fl.arrays import ArraysError, record_of, tensors_of
 from gradveil.fl.client_mod import VeilError
-from gradveil.scenario import LocalTraining
-from gradveil.types import Batch
 
 PARAMETERS = ("0.weight", "0.bias", "1.weight", "1.bias", "3.weight", "3.bias")
 STATISTICS = ("1.running_mean", "1.running_var", "1.num_batches_tracked")

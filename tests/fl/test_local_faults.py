@@ -13,8 +13,9 @@ import torch
 from torch import Generator
 
 from gradveil import journal
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, DiskError, LockedError
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, DiskError, LockedError
+from gradveil.core.types import Batch, Update
 from gradveil.fl import folder as folders
 from gradveil.fl import local
 from gradveil.fl.aggregate import fits
@@ -23,7 +24,6 @@ from gradveil.fl.local import train
 from gradveil.fl.result import RoundResult
 from gradveil.fl.settings import Federation
 from gradveil.models import load_weights
-from gradveil.types import Batch, Update
 from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)

@@ -10,10 +10,10 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.defenses.stack import stack
-from gradveil.errors import ConfigError
 from gradveil.fl.client import pictures_of
 from gradveil.fl.local import train
 from gradveil.fl.partition import partition

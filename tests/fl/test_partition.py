@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.fl.gossip import linked, mixing
 from gradveil.fl.partition import partition
 from gradveil.fl.settings import Federation

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators.autoencoder import KIND, Autoencoder, load_autoencoder
 from gradveil.generators.learn_autoencoder import measure_codes
 from gradveil.generators.stored import store_network, told_by

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.cli import main
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators import conditional_training, gan_course
 from gradveil.generators.conditional import Conditional, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan

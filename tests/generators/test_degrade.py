@@ -6,8 +6,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from gradveil.core.seeds import Seed
 from gradveil.generators.degrade import BANK, FINE, KINDS, Damage, degrade, noise_bank
-from gradveil.seeds import Seed
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.generators.enhancer import KIND, Enhancer, load_enhancer
 from gradveil.generators.learn_enhancer import Restoration, Task, train_enhancer
 from gradveil.generators.patch_discriminator import PatchDiscriminator, fooled, judged
@@ -15,7 +16,6 @@ from gradveil.generators.pictures import Source, public_pictures
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course
 from gradveil.generators.unet import UNet, padded
-from gradveil.seeds import Seed
 
 ARCHITECTURE = {"channels": 3, "width": 4}
 

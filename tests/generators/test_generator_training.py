@@ -12,7 +12,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.generators import training
 from gradveil.generators.autoencoder import load_autoencoder
 from gradveil.generators.learn_autoencoder import train_autoencoder
@@ -21,7 +22,6 @@ from gradveil.generators.pictures import PublicPictures, Source, batches, public
 from gradveil.generators.provenance import picture_hashes, trained_on
 from gradveil.generators.stored import told_by
 from gradveil.generators.training import Course, warmth
-from gradveil.seeds import Seed
 
 COURSE = Course(epochs=3, batch_size=8, rate=2e-3, save_every=0.0)
 RNG = np.random.default_rng(3)

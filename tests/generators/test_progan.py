@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators.files import load_generator
 from gradveil.generators.progan import ProGan, pixel_norm, widths_of
 from gradveil.generators.stored import store_network

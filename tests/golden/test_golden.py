@@ -14,8 +14,12 @@ import pytest
 from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.compute import Compute
 from gradveil.controls import blinded
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
 from gradveil.metrics import align
@@ -23,10 +27,6 @@ from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 WITHIN = 0.3  # dB
 EXACT = 80.0  # dB: beyond it only rounding is measured

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from gradveil.core.errors import ConfigError
 from gradveil.data import load
-from gradveil.errors import ConfigError
 from hostile.forged import megapixels, picture, png, tiff_of_frames
 
 NOISE = np.random.default_rng(0).integers(1, 256, (32, 1 + 96), np.uint8)

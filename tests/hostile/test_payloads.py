@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from gradveil.config import load
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models import MODELS, unpickle
 from gradveil.models.weights import load_weights, pickles_allowed
 from hostile.forged import npz, whole

@@ -11,6 +11,8 @@ from itertools import pairwise, product
 import torch
 from torch import Tensor, nn
 
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.base import Dataset
 from gradveil.data.digits import digits
 from gradveil.data.photos import photos
@@ -22,8 +24,6 @@ from gradveil.models.mobilenet_v2 import mobilenet_v2
 from gradveil.models.resnet20 import Block
 from gradveil.models.start import weights_from
 from gradveil.models.vit import vit
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

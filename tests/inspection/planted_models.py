@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gradveil.attacks.cah import cah
 from gradveil.attacks.rtf import rtf
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 
 @dataclass(frozen=True, kw_only=True)

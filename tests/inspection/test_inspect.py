@@ -13,9 +13,9 @@ from honest_models import ARCHITECTURES, RUNS, STAGES, honest
 from planted_models import Variant, plant, shipped_variants, variants
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.types import Batch
 from gradveil.inspection import PlantedModelError, inspect, refuse_if_planted
-from gradveil.types import Batch
 
 
 def found(model: nn.Module, images: Tensor | None = None) -> set[str]:

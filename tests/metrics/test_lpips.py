@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
 from gradveil.metrics.lpips import perceptual_distance

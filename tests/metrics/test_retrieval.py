@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.interval import at_least, at_most
 from gradveil.metrics import METRICS
 from gradveil.metrics.features import FeatureGallery, of_model

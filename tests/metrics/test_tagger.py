@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.metrics.efficientnet_lite0 import EfficientNetLite0, Same, as_trained
 from gradveil.metrics.jaccard import tags

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.func import functional_call, grad, vmap
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.vit import Attention, vit

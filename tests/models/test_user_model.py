@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models import load_model
 
 FILE = """

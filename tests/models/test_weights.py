@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models import MODELS, load_weights
 
 

@@ -14,17 +14,17 @@ import torch
 from safetensors.torch import load_file
 
 from gradveil.attacks import ATTACKS
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
 from gradveil.data.base import Dataset
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS
 from gradveil.policies import Policy
 from gradveil.policies.privacy import PRIVACY_SCORES, areas
 from gradveil.policies.similarity import Similarity
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "ats"))

@@ -12,12 +12,12 @@ import pytest
 import torch
 from torch import nn
 
+from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda import Loda
 from gradveil.encoders.extractor import load_extractor
 from gradveil.encoders.features import Features
 from gradveil.encoders.obscure import Recipe, Scale, obscure
-from gradveil.seeds import Seed
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "loda"))

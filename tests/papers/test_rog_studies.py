@@ -18,16 +18,16 @@ from generator_files import tiny_generator
 from scenes import as_float32, one_picture, seen_in
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.inversion.space import APART
 from gradveil.attacks.rog import rog
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 from gradveil.models.lenet import lenet
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
 
 STUDIES = Path(__file__).resolve().parents[2] / "papers/rog"
 

@@ -11,7 +11,8 @@ import torch
 from scenes import CLASSES, SHAPE, drawn, usual
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.models.normalize import Normalize
 from gradveil.policies.accuracy import (
     ETA,
@@ -21,7 +22,6 @@ from gradveil.policies.accuracy import (
     jacobian_scores,
     jacobians,
 )
-from gradveil.seeds import Seed
 
 COPY = math.log(ETA) + 1 / ETA  # of an eigenvalue 0
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 
+from gradveil.core.seeds import Seed
 from gradveil.policies.candidates import candidates, distinct, space
 from gradveil.policies.library import Entry, Library, library_of
 from gradveil.policies.policy import Policy
-from gradveil.seeds import Seed
 
 CODE = library_of("ats-code")
 SMALL = Library("small", (Entry("invert", 0), Entry("rotate", 3), Entry("solarize", 0)))

@@ -7,15 +7,15 @@ import torch
 
 from gradveil.attacks.inversion.trace import traced
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.models import MODELS
 from gradveil.policies.curves import POINTS, Watch, curves, moments
 from gradveil.policies.policy import Policy
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 EXACT = Compute(precision="float64")
 

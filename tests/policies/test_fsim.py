@@ -10,7 +10,7 @@ import torch
 from scenes import drawn
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.fsim import fsim, reduced
 from gradveil.policies.phase_congruency import median
 

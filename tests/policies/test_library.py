@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.photos import photos
-from gradveil.errors import ConfigError
 from gradveil.policies import LIBRARIES, Entry, Library, library_of
 from gradveil.policies.operation import OPERATIONS
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gradveil.core.seeds import Seed
 from gradveil.policies import operation
 from gradveil.policies.operation import OPERATIONS
-from gradveil.seeds import Seed
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

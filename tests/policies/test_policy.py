@@ -15,11 +15,11 @@ from torch import Tensor
 from torch.func import grad, vmap
 from torch.utils.data import DataLoader, Dataset
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.data.photos import photos
-from gradveil.errors import ConfigError
 from gradveil.policies import LIBRARIES, Draw, Library, Policy, library_of
 from gradveil.policies.picture import from_picture, to_picture
-from gradveil.seeds import Seed
 
 HYBRID = "3-1-7+43-18-18"
 

@@ -8,8 +8,9 @@ import torch
 from scenes import SHAPE, drawn, one_hot, usual
 from torch import Tensor
 
-from gradveil.compute import Compute
-from gradveil.errors import ConfigError
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
 from gradveil.policies import Draw, Policy
 from gradveil.policies.privacy import (
     PRIVACY_SCORES,
@@ -21,7 +22,6 @@ from gradveil.policies.privacy import (
     gradsim,
 )
 from gradveil.policies.similarity import Similarity
-from gradveil.scenario import LocalTraining
 
 IMAGES = 4
 

@@ -14,9 +14,9 @@ import torch
 from searches import own_cache, small
 
 from gradveil import journal
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
-from gradveil.errors import ConfigError
 from gradveil.policies import semi_trained as cache
 from gradveil.policies.policy import Policy
 from gradveil.policies.search import Search, search

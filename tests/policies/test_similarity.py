@@ -9,15 +9,15 @@ import torch
 from scenes import CLASSES, SHAPE, drawn, one_hot, perceptron, smooth, usual
 from torch import Tensor, nn
 
-from gradveil.client import in_client_mode, loss_of
-from gradveil.compute import Compute
-from gradveil.errors import ConfigError
+from gradveil.core.client import in_client_mode, loss_of
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
 from gradveil.models import MODELS
 from gradveil.models.start import weights_from
 from gradveil.policies.per_sample import OnePicture
 from gradveil.policies.per_sample_backend import relative, trouble_with_vmap
 from gradveil.policies.similarity import Products, Similarity
-from gradveil.scenario import LocalTraining
 
 DOUBLE = Compute(precision="float64")
 IMAGES, POINTS = 5, 4

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, jvp, vmap
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.operation import OPERATIONS
 
 MOVES = ["translateX", "translateY", "rotate"]

@@ -13,7 +13,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from synthetic import AUDITED, HOSTILE, PROVENANCE, SCENE, random_run, run_of, trial, write_run
 
-from gradveil.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.flags import FLAGS
 from gradveil.interval import at_most
 from gradveil.journal import encode, read

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 from synthetic import SCENE, random_run, run_of, trial
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.interval import at_most
 from gradveil.report.blocks import blocks, control_cells
 from gradveil.report.claim import examined, pictures_needed

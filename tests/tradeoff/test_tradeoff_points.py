@@ -11,7 +11,7 @@ import torch
 from scipy import stats
 from tradeoff_fakes import candidate, example, leakage, outcome, tiny
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.tradeoff import Study
 from gradveil.tradeoff.asked import checked
 from gradveil.tradeoff.candidates import candidates, noise, strengths

@@ -15,8 +15,8 @@ from safetensors.torch import load_file
 from tradeoff_fakes import tiny
 
 from gradveil import journal
-from gradveil.compute import Compute
-from gradveil.errors import ConfigError
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
 from gradveil.fl.partition import partition
 from gradveil.progress import Silent
 from gradveil.results import read_run

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gradveil.config.spec import Choice
+from gradveil.core.choice import Choice
 from gradveil.record import Record
 from gradveil.tradeoff import Study
 from gradveil.tradeoff.candidates import Candidate, Role, noise

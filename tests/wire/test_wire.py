@@ -9,7 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Update
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.qsgd import Qsgd
@@ -17,9 +20,6 @@ from gradveil.defenses.sign import Sign
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
 from gradveil.defenses.uniform import Uniform
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.types import Update
 from gradveil.wire import decode, encode, encoded_size
 from gradveil.wire.entropy import pack, unpack
 from gradveil.wire.forms import FORMS

@@ -18,8 +18,8 @@ from gradveil.accounting import Accountant, check_delta
 from gradveil.accounting.epsilon import VACUOUS
 from gradveil.accounting.exposure import Exposure, worst_candidates
 from gradveil.accounting.mechanism import layers_of, noisy_part, spent
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 
 DELTA = 1e-5
 FAR = 50.0  # above it PRV takes minutes and says no more

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 Accountant = Literal["rdp", "pld", "prv"]
 VACUOUS = 10.0  # e^10: an event may be 22,000 times as likely with an example as without it

@@ -9,10 +9,10 @@ from __future__ import annotations
 from torch import nn
 
 from gradveil.accounting.epsilon import Accountant, Epsilon, epsilon
-from gradveil.client import parameters_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.per_example import layer_of
-from gradveil.errors import ConfigError
 
 
 def noisy_part(defense: Defense) -> Defense | None:

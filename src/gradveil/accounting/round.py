@@ -10,9 +10,9 @@ import math
 from collections.abc import Mapping, Sequence
 
 from gradveil.accounting.mechanism import layers_of, noisy_part, spent
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
-from gradveil.scenario import Scenario
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario
 
 DELTA = 1e-5
 

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 from gradveil.attacks.adam_l1 import adam_l1, adam_l1_ats
 from gradveil.attacks.autoattack import autoattack
-from gradveil.attacks.base import Attack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
@@ -24,6 +23,7 @@ from gradveil.attacks.rogs import rogs, rogs_paper
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
 from gradveil.attacks.unmix import unmix
+from gradveil.core.attack import Attack
 
 ATTACKS: dict[str, Callable[..., Attack]] = {
     "autoattack": autoattack,

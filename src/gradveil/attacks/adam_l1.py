@@ -13,7 +13,7 @@ from gradveil.attacks.inversion.distance import L1
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

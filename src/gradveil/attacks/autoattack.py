@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.inversion.distance import Cosine
@@ -26,13 +25,14 @@ from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import ROUGHNESS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.stack import Stack
-from gradveil.errors import NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 PAPER = Paper(
     "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",

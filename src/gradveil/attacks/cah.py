@@ -16,7 +16,6 @@ from sys import float_info
 import torch
 from torch import nn
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.candidates import candidates
 from gradveil.attacks.imprint.functional import FEWEST
@@ -26,13 +25,14 @@ from gradveil.attacks.imprint.readout import gradients
 from gradveil.attacks.imprint.report import counted, reconstruction
 from gradveil.attacks.imprint.separate import Rehearsal, separating_rows
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
-from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.defenses.oasis import Oasis
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
 
 PAPER = Paper(
     "When the Curious Abandon Honesty: Federated Learning Is Not Private",

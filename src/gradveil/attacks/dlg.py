@@ -17,7 +17,7 @@ from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.space import Pixels, Start
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 VALUES = 20  # of the objective in one iteration of torch's L-BFGS

@@ -14,7 +14,7 @@ from gradveil.attacks.inversion.joint import JointLabels, free
 from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 

@@ -13,7 +13,7 @@ from gradveil.attacks.inversion.distance import L2
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
 

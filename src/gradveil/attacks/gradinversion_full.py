@@ -17,7 +17,7 @@ from gradveil.attacks.inversion.langevin import Langevin, WarmCosine
 from gradveil.attacks.inversion.optimizer import Adam
 from gradveil.attacks.inversion.prior import BatchNormStatistics, Norm, Prior, TotalVariation
 from gradveil.attacks.inversion.space import Pixels, Start
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
 

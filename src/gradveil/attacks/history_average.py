@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from gradveil.server import Observation
+from gradveil.core.server import Observation
 
 REDRAWN = ("data", "batch")  # stages at which a defense may feed other pictures in every round
 

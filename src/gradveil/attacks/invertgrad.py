@@ -13,7 +13,7 @@ from gradveil.attacks.inversion.optimizer import Adam, Steps
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
 from gradveil.attacks.inversion.space import Pixels, Start
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper(
     "Inverting Gradients: How easy is it to break privacy in federated learning?",

@@ -19,8 +19,8 @@ from gradveil.attacks.inversion.space import Pixels, Reveal, Start
 from gradveil.attacks.inversion.transformed import Affine, Gain, Padding, Part, Shifted, Transformed, starts
 from gradveil.attacks.inversion.viewed import Viewed
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError
 
 PAPER = Paper(
     "[Re] Privacy-preserving collaborative learning with automatic transformation search",

@@ -14,7 +14,7 @@ from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.space import Pixels, Start
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

@@ -16,18 +16,18 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.inversion.distance import matched
 from gradveil.attacks.inversion.labels import given_or_idlg
-from gradveil.client import in_client_mode
-from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.client import in_client_mode
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Labels
 from gradveil.models.normalize import constants_of
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Labels
 
 PAPER = Paper(
     "Privacy-Preserving Deep Learning via Additively Homomorphic Encryption",

@@ -14,17 +14,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.readout import labels_of
 from gradveil.attacks.linear import first_linear
-from gradveil.client import loss_of
-from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.client import loss_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.models.normalize import constants_of
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 PAPER = Paper(
     "OASIS: Offsetting Active Reconstruction Attacks in Federated Learning", "Jeter et al.", 2024, "arXiv:2311.13739"

@@ -19,22 +19,22 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.adam_l1 import adam_l1
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.sgd_cosine import sgd_cosine
-from gradveil.compute import Compute
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.defenses.loda import PAPER as PAPER
 from gradveil.defenses.loda import Loda, loda_of, shape_of, without_loda
 from gradveil.encoders.encode import at_once
 from gradveil.encoders.inverse import Decoder, Way
 from gradveil.encoders.obscure import Scale
 from gradveil.encoders.starts import hash_of, public_pool
-from gradveil.errors import ConfigError
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 Inner = Literal["invertgrad", "adam-l1", "gradinversion", "sgd-cosine"]
 INNER: dict[str, Callable[..., Attack]] = {

@@ -25,8 +25,8 @@ from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, 
 from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.space import Pixels, Space, Start
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError
 
 PAPER = Paper(
     "Gradient Obfuscation Gives a False Sense of Security in Federated Learning",

@@ -19,18 +19,18 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.inversion.gan_inversion import GanInversion, Pixels, Targets
 from gradveil.attacks.inversion.perceptual import Perceptual
-from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
 from gradveil.generators.files import AUTOENCODER, is_user_generator, kind_of, load_generator
 from gradveil.metrics.weights import WHERE
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 PAPER = Paper(
     "Gradient Obfuscation Gives a False Sense of Security in Federated Learning", "Yue et al.", 2023, "USENIX Security"
@@ -188,8 +188,8 @@ def _moved(
 def _attack(text: str) -> Attack:
     """An attack of the catalogue with its options, as on the command line."""
     from gradveil.attacks import ATTACKS
-    from gradveil.config.check import check_options
-    from gradveil.config.spec import parse_choice
+    from gradveil.core.check import check_options
+    from gradveil.core.choice import parse_choice
 
     choice = parse_choice(text, "inner")
     if choice.name not in ATTACKS or choice.name.startswith("rogs"):

@@ -14,19 +14,19 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
 from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site, standard_of
 from gradveil.attacks.imprint.readout import differences, gradients
 from gradveil.attacks.imprint.report import counted, reconstruction
-from gradveil.compute import Compute
-from gradveil.defenses.base import Paper
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 
 PAPER = Paper(
     "Robbing the Fed: Directly Obtaining Private Data in Federated Learning with Modified Models",

@@ -11,7 +11,7 @@ from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.optimizer import Sgd, Steps
 from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

@@ -22,18 +22,18 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.cah import cah
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.unmix_solver import Copies, applied, matrices_of, mean_of, solved
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense, Paper
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 
 PAPER = Paper(
     "OASIS: Offsetting Active Reconstruction Attacks in Federated Learning", "Jeter et al.", 2024, "arXiv:2311.13739"

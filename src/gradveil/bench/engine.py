@@ -15,13 +15,13 @@ from gradveil.attacks.inversion.descent import graphed
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.bench.peer import peer_step
-from gradveil.compute import Backend, Compute, Precision
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Backend, Compute, Precision
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation, observe
+from gradveil.core.types import Batch
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation, observe
-from gradveil.types import Batch
 
 TV = 1e-2
 

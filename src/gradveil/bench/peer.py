@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.client import in_client_mode, loss_of
-from gradveil.server import Observation
+from gradveil.core.client import in_client_mode, loss_of
+from gradveil.core.server import Observation
 
 
 def peer_step(seen: Observation, client: int, tv: float) -> Callable[[], None]:

@@ -23,19 +23,19 @@ from gradveil.capture.stand_in import stand_in
 from gradveil.capture.truth import Found, find
 from gradveil.capture.write import content_hash
 from gradveil.config.build import slug
-from gradveil.config.check import options_of
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
-from gradveil.config.spec import parse_choice
+from gradveil.core.check import options_of
+from gradveil.core.choice import parse_choice
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_model
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric
-from gradveil.scenario import Scenario
-from gradveil.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from dataclasses import MISSING, asdict, fields
 from typing import Any, get_args
 
 from gradveil.capture.format import CLIENT, VERSION, Capture
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.scenario import BatchNorm, LocalTraining, Loss
 from gradveil.models.header import without_duplicates
-from gradveil.scenario import BatchNorm, LocalTraining, Loss
 
 LONGEST = 1_000_000  # characters of the whole document
 MOST_CLIENTS, MOST_EXAMPLES, MOST_STEPS, MOST_CLASSES = 10_000, 10_000, 100_000, 100_000

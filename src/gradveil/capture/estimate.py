@@ -9,9 +9,9 @@ from torch import nn
 from gradveil.attacks.inversion.rounds import estimated
 from gradveil.capture.format import Capture
 from gradveil.capture.scenario import captured_scenario
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.server import observe_received
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.server import observe_received
 
 
 def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from gradveil.scenario import LocalTraining
+from gradveil.core.scenario import LocalTraining
 
 KIND, DOCUMENT, HASH = "gradveil.kind", "gradveil.capture", "gradveil.sha256"  # keys of the file's metadata
 CAPTURE, VERSION = "capture", 1

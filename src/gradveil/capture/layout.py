@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from gradveil.capture.document import client_name
 from gradveil.capture.format import LABELS, STATISTICS, TENSOR, UPDATES, WEIGHTS
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 FLOATS, WHOLES = {"F64", "F32", "F16", "BF16"}, {"I64", "I32"}
 MOST_TENSORS, LARGEST = 1_000_000, 2**30  # bytes of one file: all of it is held in memory

@@ -5,12 +5,12 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Reconstruction
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch, PerClient, Update
+from gradveil.core.attack import Reconstruction
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch, PerClient, Update
 
 
 def matches(seen: Observation, got: Reconstruction) -> PerClient:

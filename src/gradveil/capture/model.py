@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.layout import nearest, short
-from gradveil.client import parameters_of
+from gradveil.core.client import parameters_of
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses.precode import BOTTLENECK, Precode
-from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
 

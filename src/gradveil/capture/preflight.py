@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
 from gradveil.capture.match import cosine, length
-from gradveil.client import BATCH_NORMS, parameters_of
-from gradveil.errors import ConfigError
+from gradveil.core.client import BATCH_NORMS, parameters_of
+from gradveil.core.errors import ConfigError
 
 LIKE_WEIGHTS = 0.9  # cosine; an update hardly points where the weights point
 AS_LONG = (0.5, 2.0)

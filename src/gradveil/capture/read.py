@@ -24,7 +24,7 @@ from gradveil.capture.format import (
     fingerprint,
 )
 from gradveil.capture.layout import LARGEST, MOST_TENSORS, Described, check_layout
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.header import Header, Stored, read_whole_header
 
 TYPES = {

@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.match import cosine, length
 from gradveil.capture.preflight import pattern
-from gradveil.capture.received import Replayed
-from gradveil.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.received_updates import Replayed
+from gradveil.core.scenario import BatchNorm, LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Update
 from gradveil.models.normalize import Normalize, constants_of
-from gradveil.scenario import BatchNorm, LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Update
 
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
 HALF = 1e-2  # of an update that was sent in 16 bits

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
-from gradveil.capture.received import Received, stacked
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.types import Batch, Labels
+from gradveil.core.received_updates import Received, stacked
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.types import Batch, Labels
 
 SHORT = {"running_mean": "mean", "running_var": "var"}
 

@@ -11,12 +11,12 @@ from typing import Any
 
 from gradveil import data
 from gradveil.capture.format import Capture
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 NO_DEFENSE, FEDSGD = Defense(), LocalTraining()
 

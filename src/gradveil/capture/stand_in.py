@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from gradveil.capture.format import Capture
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.plan import diagnostic
-from gradveil.scenario import Scenario
-from gradveil.types import Batch
 
 CLIENTS = 4
 

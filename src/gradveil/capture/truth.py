@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from gradveil.capture.format import Capture
 from gradveil.capture.replay import relative_error, search, tolerance, trained
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError
 from gradveil.split import LARGEST_GALLERY, LARGEST_PUBLIC
-from gradveil.types import Batch
 
 MOST_TRIED = 5000  # pictures of the data that are tried for a client that holds one
 

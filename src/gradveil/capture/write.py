@@ -13,8 +13,8 @@ from gradveil.capture.document import parsed, written
 from gradveil.capture.format import CAPTURE, DOCUMENT, HASH, KIND, Capture, digest, fingerprint
 from gradveil.capture.layout import LARGEST, Described, check_layout
 from gradveil.capture.read import TYPES
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.errors import ConfigError
 
 CODES = {dtype: code for code, dtype in TYPES.items()}
 

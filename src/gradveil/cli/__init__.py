@@ -26,7 +26,7 @@ from gradveil.cli.train import train
 from gradveil.cli.train_gan import train_gan
 from gradveil.cli.train_generator import train_generator
 from gradveil.cli.verify import verify
-from gradveil.errors import GradveilError
+from gradveil.core.errors import GradveilError
 
 BAD_INPUT, INTERRUPTED = 2, 130
 LONGEST_LINE = 5000  # letters: a path is at most 4,096
@@ -91,9 +91,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _is_kept() -> bool:
     """Whether Python would wait at its exit for a thread in the middle of a long step."""
-    if "gradveil.threads" not in sys.modules:
+    if "gradveil.core.threads" not in sys.modules:
         return False
-    from gradveil.threads import left_behind
+    from gradveil.core.threads import left_behind
 
     try:
         return left_behind(patience=0.5)

@@ -37,7 +37,7 @@ def catalogue(
 
     gradveil list transforms --library ats-paper --pictures transforms.png
     """
-    from gradveil.errors import ConfigError, unknown
+    from gradveil.core.errors import ConfigError, unknown
 
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, "list")
@@ -88,7 +88,7 @@ def table(kind: str) -> dict[str, Callable[..., Any]]:
 
 
 def row(name: str, factory: Callable[..., Any], hidden: tuple[str, ...]) -> dict[str, Any]:
-    from gradveil.config.check import options_of
+    from gradveil.core.check import options_of
 
     paper = getattr(sys.modules[factory.__module__], "PAPER", "")
     summary = (inspect.getdoc(factory) or "").partition("\n")[0]
@@ -117,7 +117,7 @@ def adaptive_attacks(defense: str) -> list[str]:
 
 def decoders(defense: str) -> list[str]:
     """The attacks that undo this defense alone."""
-    from gradveil.config.check import options_of
+    from gradveil.core.check import options_of
     from gradveil.defenses import DEFENSES
 
     factory = DEFENSES[defense]

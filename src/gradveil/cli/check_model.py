@@ -50,7 +50,7 @@ def check_model(
     [dim]A model file is run, as by audit: check where it comes from first.[/dim]
     """
     from gradveil import data as data_sets
-    from gradveil.config.spec import parse_pairs
+    from gradveil.core.choice import parse_pairs
     from gradveil.inspection import inspect
     from gradveil.inspection.sources import model_from, reference_from, shape_from
     from gradveil.models.weights import pickles_allowed

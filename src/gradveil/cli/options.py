@@ -9,12 +9,12 @@ from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
-from gradveil.compute import Backend, Compute, Precision, pick_device
-from gradveil.config.check import LONGEST_TEXT, check, shown
 from gradveil.config.load import from_tables, read_tables, require_attacker
 from gradveil.config.schema import AuditConfig
-from gradveil.config.spec import parse_choices, parse_pairs, parse_value
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.check import LONGEST_TEXT, check, shown
+from gradveil.core.choice import parse_choices, parse_pairs, parse_value
+from gradveil.core.compute import Backend, Compute, Precision, pick_device
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.fanout import Fanout
 
 MOST_WORKERS = 256

@@ -17,17 +17,17 @@ from torch import Tensor
 from gradveil import data as datasets
 from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
-from gradveil.compute import Compute
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import Choice, parse_choice, parse_pairs
+from gradveil.core.choice import Choice, parse_choice, parse_pairs
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError, DiskError, unknown
 from gradveil.data import Dataset
 from gradveil.data.encoded import ARCHIVE, SHEET, refuse_encoded
 from gradveil.defenses import DEFENSES
 from gradveil.encoders.offline import Protection, protect
 from gradveil.encoders.starts import options_for
 from gradveil.encoders.training import Schooling, store_extractor, train_extractor
-from gradveil.errors import ConfigError, DiskError, unknown
 from gradveil.folder import BROKEN, FULL, JOURNAL
 
 PRECISIONS = ("float32", "tf32", "bf16")

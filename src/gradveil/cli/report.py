@@ -32,7 +32,7 @@ def report(
     """
     from gradveil.cli.options import check_claim
     from gradveil.conclusion import conclude
-    from gradveil.errors import ConfigError
+    from gradveil.core.errors import ConfigError
 
     check_claim(claim)
     if not folder.is_dir():
@@ -44,7 +44,7 @@ def report(
 
 def refuse_edited(folder: Path) -> None:
     """What was measured must be as it was sealed: to seal it anew would hide the change."""
-    from gradveil.errors import ConfigError
+    from gradveil.core.errors import ConfigError
     from gradveil.seal import SEAL, changed
 
     if not (folder / SEAL).exists():

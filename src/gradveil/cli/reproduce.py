@@ -32,8 +32,8 @@ def reproduce_cell(
     gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/c0003/0 --model mine.py:build
     """
     from gradveil.cli.options import compute_of
+    from gradveil.core.errors import ConfigError
     from gradveil.core.progress import listening
-    from gradveil.errors import ConfigError
     from gradveil.folder import RunFolder
     from gradveil.models.weights import pickles_allowed
     from gradveil.progress import for_stream

@@ -11,13 +11,14 @@ from typing import Any
 import torch
 import typer
 
-from gradveil import journal, progress, toml
+from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
-from gradveil.compute import Compute
 from gradveil.config.build import slug
-from gradveil.config.spec import parse_pairs
+from gradveil.core import toml
+from gradveil.core.choice import parse_pairs
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError, LockedError
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError, LockedError
 from gradveil.folder import JOURNAL, REPORT
 from gradveil.policies.asked import Search, checked
 from gradveil.policies.search import search

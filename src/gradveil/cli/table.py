@@ -24,7 +24,7 @@ def table(
     gradveil table runs/photos-lenet-20250101-120000 --out scores.csv
     """
     from gradveil import journal
-    from gradveil.errors import ConfigError
+    from gradveil.core.errors import ConfigError
     from gradveil.table import as_csv
 
     if not folder.is_dir():
@@ -43,7 +43,7 @@ def table(
 
 def write_new(path: Path, content: bytes) -> None:
     """A file that was not there before, for its owner alone; none at all if it cannot be written whole."""
-    from gradveil.errors import ConfigError
+    from gradveil.core.errors import ConfigError
 
     try:
         file = open(path, "xb", opener=lambda p, flags: os.open(p, flags, 0o600))  # noqa: SIM115

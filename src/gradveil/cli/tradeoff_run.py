@@ -10,14 +10,15 @@ from typing import Any
 import torch
 import typer
 
-from gradveil import journal, progress, toml
+from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.search_run import print_columns
-from gradveil.compute import Compute
 from gradveil.config.build import slug
-from gradveil.config.spec import parse_pairs
+from gradveil.core import toml
+from gradveil.core.choice import parse_pairs
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError
 from gradveil.folder import JOURNAL, REPORT
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.asked import checked

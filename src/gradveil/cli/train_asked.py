@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from gradveil import toml
 from gradveil.config.build import slug
 from gradveil.config.resolve import is_user_model
+from gradveil.core import toml
+from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError, GradveilError, unknown
 from gradveil.fl.local import evenly
 from gradveil.fl.settings import Federation
 

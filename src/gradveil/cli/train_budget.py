@@ -8,9 +8,9 @@ from gradveil.accounting.budget import DELTA, Budget, budget_of
 from gradveil.accounting.mechanism import noisy_part
 from gradveil.cli.train_asked import Asked
 from gradveil.cli.train_data import Material, model_for
-from gradveil.client import in_client_mode
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.client import in_client_mode
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.fl.exposure import exposures
 from gradveil.fl.settings import Federation
 

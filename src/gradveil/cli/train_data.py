@@ -13,14 +13,14 @@ from gradveil import data as datasets
 from gradveil.config.build import model_of
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import parse_choice, parse_pairs
+from gradveil.core.choice import parse_choice, parse_pairs
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS
 from gradveil.split import LARGEST_PUBLIC
-from gradveil.types import Batch
 
 HELD_OUT = 5  # where there is one split alone, every fifth picture is for validation
 

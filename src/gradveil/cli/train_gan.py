@@ -46,7 +46,7 @@ def train_gan(
     """
     from gradveil.cli.options import check_training
     from gradveil.cli.train_gan_run import Networks, train_and_tell
-    from gradveil.errors import unknown
+    from gradveil.core.errors import unknown
     from gradveil.generators.gan_course import GanCourse
 
     if precision not in ("bf16", "float32"):

@@ -15,9 +15,10 @@ from gradveil.cli.protect_run import check_file
 from gradveil.cli.train_generator_run import told_what_is_kept
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import Choice, parse_choice, parse_pairs
+from gradveil.core.choice import Choice, parse_choice, parse_pairs
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.generators.conditional import FIRST, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic
@@ -30,7 +31,6 @@ from gradveil.generators.sheet import samples_sheet
 from gradveil.generators.stored import store_network
 from gradveil.models.start import weights_from
 from gradveil.provenance import own_version
-from gradveil.seeds import Seed
 
 KIND = "conditional-gan"
 CLASSES_SHOWN, EACH = 12, 12

@@ -15,9 +15,9 @@ from gradveil.cli.options import check_training, compute_of
 from gradveil.cli.protect_run import check_file
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import parse_choice, parse_pairs
+from gradveil.core.choice import parse_choice, parse_pairs
+from gradveil.core.errors import ConfigError, DiskError, unknown
 from gradveil.encoders.starts import options_for
-from gradveil.errors import ConfigError, DiskError, unknown
 from gradveil.folder import BROKEN, FULL
 from gradveil.generators.autoencoder import KIND as AUTOENCODER
 from gradveil.generators.autoencoder import side_of

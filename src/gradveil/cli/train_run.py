@@ -16,9 +16,9 @@ from gradveil.cli.train_budget import check_delta_of, privacy_of
 from gradveil.cli.train_data import Material, check_model_name, defense_of, gathered, model_for
 from gradveil.cli.train_progress import Told
 from gradveil.cli.train_told import sentences, summary
-from gradveil.config.check import check
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core.check import check
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.fl.folder import TrainingFolder, kept_rounds
 from gradveil.fl.local import train
 from gradveil.fl.partition import partition

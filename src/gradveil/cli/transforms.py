@@ -47,8 +47,8 @@ def transform_lines(library: str) -> list[str]:
 
 def write_pictures(library: str, file: Path) -> None:
     """A contact sheet of the library."""
+    from gradveil.core.errors import ConfigError
     from gradveil.data.photos import photos
-    from gradveil.errors import ConfigError
     from gradveil.policies.contact_sheet import contact_sheet
     from gradveil.policies.library import library_of
 

@@ -21,7 +21,7 @@ def verify(
 
     [dim]Compare the id with the one noted elsewhere: who can write to the folder can seal it again.[/dim]
     """
-    from gradveil.errors import ConfigError
+    from gradveil.core.errors import ConfigError
     from gradveil.seal import changed, read_seal
 
     if not folder.is_dir():

@@ -3,6 +3,6 @@
 from gradveil.config.build import build
 from gradveil.config.load import dumps, from_tables, load
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import Choice
+from gradveil.core.choice import Choice
 
 __all__ = ["AuditConfig", "Choice", "ScenarioConfig", "build", "dumps", "from_tables", "load"]

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradveil.config.check import options_of
 from gradveil.config.schema import Budget
+from gradveil.core.check import options_of
 
 
 @dataclass(frozen=True)

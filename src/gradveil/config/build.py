@@ -18,15 +18,15 @@ from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Loss, Scenario, ThreatModel
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Loss, Scenario, ThreatModel
 from gradveil.split import Split, split
-from gradveil.types import Batch
 
 
 def build(config: AuditConfig) -> Audit:

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gradveil.config.check import Where
-from gradveil.config.spec import parse_choices
-from gradveil.errors import ConfigError
+from gradveil.core.check import Where
+from gradveil.core.choice import parse_choices
+from gradveil.core.errors import ConfigError
 
 RENAMED = {"steps": "local_steps", "rate": "local_rate", "batch_size": "local_batch_size"}
 PLAYED = ("weights", "rounds", "encodings", "training", "model_seed")  # of clients that are simulated

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from torch import nn
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.defenses.precode import BOTTLENECK
-from gradveil.errors import ConfigError
 from gradveil.models import load_weights
 from gradveil.models.weights import OtherModelError
 

@@ -8,14 +8,14 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from gradveil import toml
 from gradveil.config.captured import settled
-from gradveil.config.check import Where, check, check_fields, shown, unknown_key
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import VARIED, AuditConfig, ScenarioConfig
-from gradveil.config.spec import Choice
+from gradveil.core import toml
+from gradveil.core.check import Where, check, check_fields, shown, unknown_key
+from gradveil.core.choice import Choice
+from gradveil.core.errors import ConfigError
 from gradveil.core.read_toml import DEEPEST, read_toml
-from gradveil.errors import ConfigError
 
 CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")

@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from gradveil.config.check import options_of
 from gradveil.config.schema import AuditConfig
-from gradveil.config.spec import Choice, parse_choice
+from gradveil.core.check import options_of
+from gradveil.core.choice import Choice, parse_choice
+from gradveil.core.errors import ConfigError
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.features import FeatureGallery, of_alexnet, of_model
 from gradveil.metrics.tagger import Tagger, load_tagger

@@ -10,12 +10,12 @@ from typing import Any
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
 from gradveil.config.budget import spend
-from gradveil.config.check import Where, check_options, complete, missing_options, options_of
 from gradveil.config.schema import AuditConfig, ScenarioConfig
-from gradveil.config.spec import Choice, parse_choice
+from gradveil.core.check import Where, check_options, complete, missing_options, options_of
+from gradveil.core.choice import Choice, parse_choice
+from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
-from gradveil.errors import ConfigError, GradveilError, unknown
 from gradveil.metrics import METRICS
 from gradveil.metrics.weights import WHERE
 from gradveil.models import MODELS

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from gradveil.config.spec import Choice
-from gradveil.scenario import BatchNorm
+from gradveil.core.choice import Choice
+from gradveil.core.scenario import BatchNorm
 
 Budget = Literal["quick", "standard", "thorough"]
 Scalar = bool | int | float | str

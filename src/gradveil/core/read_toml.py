@@ -8,7 +8,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 LARGEST = 1_000_000  # bytes of a file
 DEEPEST = 16  # tables and lists inside each other

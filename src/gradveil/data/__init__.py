@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable
 from pathlib import Path
 
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.data.base import Dataset
 from gradveil.data.cifar import cifar10, cifar100
 from gradveil.data.digits import digits
@@ -16,7 +17,6 @@ from gradveil.data.imagenet import imagenet
 from gradveil.data.npz import npz
 from gradveil.data.photos import photos
 from gradveil.data.utkface import utkface
-from gradveil.errors import ConfigError, unknown
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "photos": photos,

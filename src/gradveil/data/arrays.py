@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 from numpy.lib import format as npy
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import MAX_VALUES, check_amount
-from gradveil.errors import ConfigError
 
 MOST_MEMBERS = 1000
 WIDEST = 8  # bytes per number: with MAX_VALUES, what one array may take

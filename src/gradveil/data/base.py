@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 
-from gradveil.errors import ConfigError
-from gradveil.scenario import Loss
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Loss
 
 MAX_VALUES = 2**30  # 4 GiB as float32; what a header may promise before anything is allocated
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_labels, check_positive, check_split, from_bytes, one_hot
 from gradveil.data.mosaic import LABELS, read_mosaics
-from gradveil.errors import ConfigError
 
 PIXELS = 3 * 32 * 32
 PAGE = "https://www.cs.toronto.edu/~kriz/cifar.html"

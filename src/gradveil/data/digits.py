@@ -9,8 +9,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_amount, check_channels, check_positive, check_split, one_hot, statistics
-from gradveil.errors import ConfigError
 
 DARKEST = 16  # pixels are counts from 0 to 16
 TRAIN = 1437  # the first four fifths of the 1,797, in the file's order: nobody has fixed a split

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.lib import format as npy
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.arrays import array_names
 from gradveil.data.base import Dataset
-from gradveil.errors import ConfigError
 from gradveil.folder import JOURNAL, differences
 
 ARCHIVE, MANIFEST, SHEET, PARTS = "encoded.npz", "manifest.json", "before-after.png", "parts"

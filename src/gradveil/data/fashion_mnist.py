@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch.nn.functional as F
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import (
     Dataset,
     check_amount,
@@ -23,7 +24,6 @@ from gradveil.data.base import (
     from_bytes,
     one_hot,
 )
-from gradveil.errors import ConfigError
 
 CLASSES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot")
 MOST, SIDE = 60_000, 28

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 MOST = 200_000
 LARGEST = 64 * 2**20  # bytes of one file

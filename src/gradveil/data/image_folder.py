@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_channels, check_positive, from_bytes, one_hot, statistics
 from gradveil.data.stack import SUFFIXES, Source, in_turns, stacked
-from gradveil.errors import ConfigError
 
 
 def image_folder(

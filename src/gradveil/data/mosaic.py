@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.arrays import read_arrays
 from gradveil.data.base import check_labels
 from gradveil.data.picture import read_picture
-from gradveil.errors import ConfigError
 
 LABELS = "cifar100_labels.npz"
 ARCHIVES = {"train": tuple(f"cifar100_train_{k}.zip" for k in range(3)), "test": ("cifar100_test.zip",)}

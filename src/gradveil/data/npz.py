@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.arrays import array_names, read_arrays
 from gradveil.data.base import Dataset, check_amount, check_positive, check_split, from_bytes, one_hot, statistics
-from gradveil.errors import ConfigError
 
 SHAPES = "uint8 (N, H, W, C) or (N, H, W), or float (N, C, H, W) in [0, 1]"
 MOST_CLASSES = 100_000

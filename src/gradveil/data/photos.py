@@ -16,10 +16,10 @@ import torch
 from PIL import Image
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.data.base import Dataset, check_amount, check_positive, check_split, from_bytes, one_hot, statistics
 from gradveil.data.picture import read_picture
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
 
 Pixel = int | float
 Box = tuple[Pixel, Pixel, Pixel, Pixel]  # left, upper, right, lower

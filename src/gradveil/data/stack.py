@@ -11,9 +11,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 from PIL import Image
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import check_amount
 from gradveil.data.picture import read_picture, square
-from gradveil.errors import ConfigError
 
 SUFFIXES = (".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 

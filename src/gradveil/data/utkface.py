@@ -17,11 +17,11 @@ from pathlib import Path, PurePosixPath
 import torch
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_positive, check_split, from_bytes, statistics
 from gradveil.data.files import opened
 from gradveil.data.image_zip import pictures_of, source
 from gradveil.data.stack import stacked
-from gradveil.errors import ConfigError
 
 NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+(\.jpg)?(\.chip)?\.(jpg|jpeg|png|webp)", re.ASCII)
 AGES = (15, 30, 45, 60)

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from gradveil.core.defense import Defense
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian

@@ -17,9 +17,9 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
-from gradveil.types import Update
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Update
 
 SCALE = 1e-2
 LEAST_SHARE = 1e-2  # of the signal; below it the estimate is noise itself

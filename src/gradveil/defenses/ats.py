@@ -14,14 +14,14 @@ from typing import ClassVar
 
 from torch import Generator
 
-from gradveil.defenses.base import Defense, Paper
-from gradveil.defenses.view import View
-from gradveil.errors import ConfigError
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch, Update
+from gradveil.core.view import View
 from gradveil.policies.file import read_policy
 from gradveil.policies.library import library_of
 from gradveil.policies.policy import Policy
 from gradveil.policies.training_pipeline import CropAndFlip
-from gradveil.types import Batch, Update
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
-from gradveil.types import Update
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Update
 
 Norm = Literal["max", "l2"]
 BITS = (2, 16)

@@ -13,10 +13,10 @@ from typing import ClassVar
 
 from torch import Generator, nn
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses.per_example import clipped, mean_of_each, refuse_batch_statistics
-from gradveil.types import Batch, GradientFn, Params, Update
 
 PAPER = Paper("Deep Learning with Differential Privacy", "Abadi et al.", 2016, "arXiv:1607.00133")
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Generator
 
-from gradveil.defenses.base import Defense
-from gradveil.types import Update
+from gradveil.core.defense import Defense
+from gradveil.core.types import Update
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class ErrorFeedback:
     """A defense at stage `update` with a memory: all that was sent and the residual are the sum of all updates.
 
     >>> from gradveil.defenses.topk import TopK
-    >>> from gradveil.seeds import Seed
+    >>> from gradveil.core.seeds import Seed
     >>> feedback, update = ErrorFeedback(TopK(keep=0.5)), {"w": torch.tensor([4.0, 3.0])}
     >>> sent, residual = feedback.step(update, feedback.start(update), Seed(0).rng())
     >>> sent["w"].tolist(), residual["w"].tolist()

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
+from gradveil.core.defense import Paper
+from gradveil.core.seeds import normal
 from gradveil.defenses.additive import AdditiveNoise
-from gradveil.defenses.base import Paper
-from gradveil.seeds import normal
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 

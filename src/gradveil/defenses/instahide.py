@@ -14,13 +14,13 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.mixture import Mixture
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, names_of, too_few
-from gradveil.defenses.mixture import Mixture
-from gradveil.errors import ConfigError
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 PAPER = Paper(
     "InstaHide: Instance-hiding Schemes for Private Distributed Learning", "Huang et al.", 2020, "arXiv:2010.02772"

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.errors import ConfigError, unknown
 
 
 def linear_layer(defense: str, model: nn.Module, name: str = "") -> str:

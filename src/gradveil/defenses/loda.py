@@ -18,7 +18,10 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch, Update
 from gradveil.defenses.stack import Stack
 from gradveil.encoders.cache import Cache
 from gradveil.encoders.encode import encoded, refuse_encodings
@@ -27,10 +30,7 @@ from gradveil.encoders.features import Features, Layers
 from gradveil.encoders.half import in_half
 from gradveil.encoders.obscure import Recipe, Reduce, Scale, Units, obscure
 from gradveil.encoders.starts import Starts, hash_of, public_pool, start_of
-from gradveil.errors import ConfigError
 from gradveil.models.start import Shape
-from gradveil.scenario import Scenario
-from gradveil.types import Batch, Update
 
 PAPER = Paper(
     "Defense Against Gradient Leakage Attacks via Learning to Obscure Data", "Wan et al.", 2022, "arXiv:2206.00769"

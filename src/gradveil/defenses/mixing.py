@@ -14,12 +14,12 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense
-from gradveil.defenses.mixture import Mixture
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.mixture import Mixture
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Update
 from gradveil.defenses.stack import Stack
-from gradveil.errors import ConfigError, NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Update
 
 MARGIN = 0.1  # of the bound above 1 / k: with less, next to no draw is kept
 AT_ONCE = 256

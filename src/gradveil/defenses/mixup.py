@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Paper
+from gradveil.core.defense import Paper
+from gradveil.core.mixture import Mixture
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch
 from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, too_few
-from gradveil.defenses.mixture import Mixture
-from gradveil.scenario import Scenario
-from gradveil.types import Batch
 
 PAPER = Paper("mixup: Beyond Empirical Risk Minimization", "Zhang et al.", 2018, "arXiv:1710.09412")
 

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 
 from torch import Generator, Tensor
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import normal
 from gradveil.defenses.additive import SNR, energy, numbers
-from gradveil.errors import ConfigError
-from gradveil.seeds import normal
 
 NOISE = 1.0
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.types import Batch, Update
 from gradveil.defenses.oasis_copies import TRANSFORMS, Interpolation
-from gradveil.errors import ConfigError, unknown
-from gradveil.types import Batch, Update
 
 PAPER = Paper(
     "OASIS: Offsetting Active Reconstruction Attacks in Federated Learning", "Jeter et al.", 2024, "arXiv:2311.13739"

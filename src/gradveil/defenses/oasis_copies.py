@@ -15,7 +15,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 Interpolation = Literal["bilinear", "nearest"]
 Copy = Callable[[Tensor, Interpolation], Tensor]

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from gradveil.client import BATCH_NORMS
-from gradveil.errors import ConfigError
-from gradveil.types import Batch, GradientFn, Params, Update
+from gradveil.core.client import BATCH_NORMS
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch, GradientFn, Params, Update
 
 TOGETHER = 16  # examples at once: each has a gradient of the model's size
 

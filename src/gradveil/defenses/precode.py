@@ -21,12 +21,12 @@ from numpy.random import default_rng
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses.layers import linear_layer, output_of
-from gradveil.errors import ConfigError
 from gradveil.models.start import weights_from
-from gradveil.seeds import Seed, normal
-from gradveil.types import Batch, GradientFn, Params, Update
 
 PAPER = Paper(
     "PRECODE - A Generic Model Extension to Prevent Deep Gradient Leakage", "Scheliga et al.", 2022, "arXiv:2108.04725"

@@ -8,9 +8,9 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense, Paper
-from gradveil.errors import ConfigError
-from gradveil.types import Update
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Update
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 

@@ -11,7 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import uniform
+from gradveil.core.types import Update
 from gradveil.defenses.cells import (
     Cells,
     Norm,
@@ -23,9 +26,6 @@ from gradveil.defenses.cells import (
     step_seen,
     unbucketed,
 )
-from gradveil.errors import ConfigError
-from gradveil.seeds import uniform
-from gradveil.types import Update
 
 PAPER = Paper(
     "QSGD: Communication-Efficient SGD via Gradient Quantization", "Alistarh et al.", 2017, "arXiv:1610.02132"

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import torch
 
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.defenses.ats import PAPER as ATS
 from gradveil.defenses.ats import Ats
-from gradveil.errors import ConfigError
 from gradveil.policies.library import library_of
 from gradveil.policies.policy import Policy
-from gradveil.seeds import Seed
 
 PAPER = ATS
 LONGEST = 12

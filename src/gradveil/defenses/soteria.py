@@ -18,11 +18,11 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses.layers import input_of, linear_layer
 from gradveil.defenses.per_example import mean_of_each, refuse_batch_statistics
-from gradveil.errors import ConfigError
-from gradveil.types import Batch, GradientFn, Params, Update
 
 PAPER = Paper(
     "Soteria: Provable Defense against Privacy Leakage in Federated Learning from Representation Perspective",

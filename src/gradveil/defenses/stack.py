@@ -9,12 +9,12 @@ from itertools import product
 
 from torch import Generator, nn
 
-from gradveil.defenses.base import Defense
-from gradveil.defenses.mixture import Mixture
-from gradveil.defenses.view import View, chained
-from gradveil.errors import ConfigError, unknown
-from gradveil.scenario import Scenario
-from gradveil.types import Batch, GradientFn, Update
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.mixture import Mixture
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch, GradientFn, Update
+from gradveil.core.view import View, chained
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator
 
-from gradveil.defenses.base import Defense, Paper
+from gradveil.core.defense import Defense, Paper
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Update
 from gradveil.defenses.prune import Mask, pruned
-from gradveil.errors import ConfigError
-from gradveil.types import Update
 
 PAPER = Paper("Sparse Communication for Distributed Gradient Descent", "Aji and Heafield", 2017, "arXiv:1704.05021")
 SPARSITY = 0.95

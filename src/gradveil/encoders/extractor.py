@@ -13,8 +13,8 @@ from pathlib import Path
 
 from torch import nn
 
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS, load_weights
 from gradveil.models.header import read_header
 from gradveil.models.start import Shape

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.start import Shape
 
 LAYERS = re.compile(r"(all|(?:first|last)([1-9]\d{0,2}))(\+linear)?")

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from gradveil.core.cuda_graph import Step, captured
+from gradveil.core.errors import ConfigError
 from gradveil.core.progress import leave_if_stopped
-from gradveil.errors import ConfigError
-from gradveil.fl.graph import Step, captured
 from gradveil.models.normalize import constants_of
 
 Reduce = Literal["sum", "mean"]

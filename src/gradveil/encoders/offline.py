@@ -18,24 +18,24 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, sync_folder, write_whole
 from gradveil.core.hashes import hash_tensors, sha256
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense
 from gradveil.defenses.loda import Loda
 from gradveil.encoders.sheet import before_and_after
 from gradveil.encoders.starts import hash_of
-from gradveil.errors import ConfigError
 from gradveil.folder import JOURNAL
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
 from gradveil.provenance import device_name, now, own_version
 from gradveil.record import Record
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 ON_A_CPU, ON_A_GPU = 64, 2048  # pictures of a part: what a kill can cost
 SHOWN = 8  # on the sheet

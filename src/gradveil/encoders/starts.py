@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil import data
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import sha256
-from gradveil.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.models.start import Shape
-from gradveil.seeds import Seed
 
 Starts = Literal["own", "drawn"]
 MOST = 256  # of the built-in photographs: cropping more takes seconds, and each is moved and mirrored anyway

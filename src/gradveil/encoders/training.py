@@ -10,14 +10,14 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import hash_tensors
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError, unknown
 from gradveil.fit import accuracy, fit
 from gradveil.models import MODELS
 from gradveil.provenance import own_version
-from gradveil.types import Batch
 
 HELD_OUT = 0.1  # of the pictures, to say what the network learned
 

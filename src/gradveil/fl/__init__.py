@@ -29,6 +29,6 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "flwr":
             raise
-        from gradveil.errors import ConfigError
+        from gradveil.core.errors import ConfigError
 
         raise ConfigError(f"gradveil.fl.{name}: Flower is not installed, install gradveil[flower]") from error

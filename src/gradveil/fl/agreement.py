@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.client import in_client_mode, loss_of, parameters_of
+from gradveil.core.client import in_client_mode, loss_of, parameters_of
+from gradveil.core.types import Batch
 from gradveil.fl.norm import per_client
 from gradveil.fl.settings import Federation
-from gradveil.types import Batch
 
 CLIENTS = PICTURES = 2
 TOLERANCE = 1e-6  # of the longest gradient, in float64

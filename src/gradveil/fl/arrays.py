@@ -10,7 +10,7 @@ import torch
 from flwr.app import Array, ArrayRecord, RecordDict
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError, GradveilError
 
 STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # torch's own buffers, by the end of their names
 HEADER = 4096  # bytes that numpy may put before the numbers

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from flwr.app import Context, Message
 from torch import Tensor, nn
 
+from gradveil.core.types import Batch
 from gradveil.fl.arrays import only_arrays
 from gradveil.fl.client_mod import ClientCall, is_train
 from gradveil.fl.veiled_round import loaded
 from gradveil.inspection import PlantedModelError, inspect
 from gradveil.inspection.examine import Reference
-from gradveil.types import Batch
 
 log = logging.getLogger(__name__)
 

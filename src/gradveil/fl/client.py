@@ -15,15 +15,15 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.client import batch_statistics, local_steps, loss_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import batch_statistics, local_steps, loss_of
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.server import newest_share
+from gradveil.core.types import Batch, Params, Update
 from gradveil.defenses.error_feedback import ErrorFeedback
 from gradveil.fl.rule import ruled
 from gradveil.fl.settings import Federation
 from gradveil.policies.training_pipeline import CropAndFlip
-from gradveil.seeds import Seed
-from gradveil.server import newest_share
-from gradveil.types import Batch, Params, Update
 
 Statistics = Mapping[str, Tensor]  # layer.mean and layer.var, as in an observation
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from flwr.app import ConfigRecord, Context, Message, MessageType
 from torch import Tensor
 
-from gradveil.defenses.base import Defense
-from gradveil.errors import GradveilError
+from gradveil.core.defense import Defense
+from gradveil.core.errors import GradveilError
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.fl.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
 from gradveil.fl.defense_text import defense_from
 from gradveil.fl.veiled_round import VeiledRound, place
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 ClientCall = Callable[[Message, Context], Message]
 COUNT = "gradveil"  # the record of a client's state that counts its rounds

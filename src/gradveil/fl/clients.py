@@ -9,12 +9,12 @@ from itertools import accumulate, groupby
 import torch
 from torch import Tensor, nn
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Params, Update
 from gradveil.fl.client import Reply, Statistics, client_reply
 from gradveil.fl.settings import Federation
 from gradveil.fl.stacked import can_stack, stacked_replies
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Params, Update
 
 # on a CPU stacks pay for small models with small batches alone: benchmarks/federation.py
 SMALL, SMALL_BATCH = 50_000, 8  # parameters, pictures

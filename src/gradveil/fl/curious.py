@@ -19,8 +19,8 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor
 
 from gradveil.capture import save
+from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.core.files import private_files
-from gradveil.errors import ConfigError, GradveilError
 from gradveil.fl.arrays import only_arrays, tensors_of
 from gradveil.fl.round_capture import Protocol, captures_of, client_name, sent_another_model
 from gradveil.fl.server_files import append_line, read_lines

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from gradveil.config.check import check_options, missing_options
-from gradveil.config.spec import parse_choice
+from gradveil.core.check import check_options, missing_options
+from gradveil.core.choice import parse_choice
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, GradveilError, unknown
 
 
 def defense_from(text: str, where: str = "--defense") -> Defense:

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.accounting.budget import Budget
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, GradveilError, LockedError, unknown
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, GradveilError, LockedError, unknown
+from gradveil.core.types import Batch
 from gradveil.fl.defense_text import defense_from
 from gradveil.fl.partition import partition
 from gradveil.fl.result import Trained
@@ -27,7 +28,6 @@ from gradveil.fl.settings import Federation
 from gradveil.fl.simulation import Job
 from gradveil.folder import TELLING, differences
 from gradveil.models import MODELS, load_weights
-from gradveil.types import Batch
 
 LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
 QUIET = {  # neither tells anybody of the run, looks for updates or installs anything

@@ -11,15 +11,15 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from torch import Tensor, nn
 
-from gradveil.client import in_client_mode, parameters_of
-from gradveil.defenses.base import Defense
+from gradveil.core.client import in_client_mode, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.types import Batch
 from gradveil.fl.agreed import CLIENT, EXAMPLES, LOSS, ROUND
 from gradveil.fl.arrays import ArraysError, only_arrays, record_of, tensors_of
 from gradveil.fl.client import Reply, as_buffers, client_reply, running_of
 from gradveil.fl.defense_text import defense_from
 from gradveil.fl.settings import Federation
 from gradveil.fl.veiled_round import bound, loaded
-from gradveil.types import Batch
 
 MakeModel = Callable[[], nn.Module]
 DataOf = Callable[[str], Batch]  # of a client's name, `client-3`

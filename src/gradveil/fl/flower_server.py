@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from gradveil.core.files import private_files
+from gradveil.core.types import Batch
 from gradveil.fit import accuracy
 from gradveil.fl.agreed import LOSS, Agreed
 from gradveil.fl.arrays import record_of, tensors_of
@@ -25,7 +26,6 @@ from gradveil.fl.round_capture import Protocol
 from gradveil.fl.server_files import ServerFiles
 from gradveil.fl.settings import Federation
 from gradveil.models.normalize import Normalize
-from gradveil.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,15 +21,15 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
+from gradveil.core.errors import ConfigError, DiskError
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
-from gradveil.errors import ConfigError, DiskError
+from gradveil.core.types import Batch
 from gradveil.fl.state import State
 from gradveil.folder import BROKEN, CONFIG, FULL, JOURNAL, PROVENANCE, RunFolder
 from gradveil.journal import Journal, encode
 from gradveil.provenance import SCHEMA, device_name, now, own_version
 from gradveil.record import Record
-from gradveil.types import Batch
 
 STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradveil.core.seeds import Seed
 from gradveil.fl.aggregate import fits, is_finite, stepped
 from gradveil.fl.central import mean_loss
 from gradveil.fl.client import Reply
@@ -20,7 +21,6 @@ from gradveil.fl.clients import Clients
 from gradveil.fl.settings import Federation, neighbors_of
 from gradveil.fl.stacked import joined
 from gradveil.fl.state import Outcome, State, Table, one_by_one
-from gradveil.seeds import Seed
 
 
 def linked(federation: Federation, round: int) -> Tensor:

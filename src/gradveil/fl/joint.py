@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gradveil.client import loss_of
+from gradveil.core.client import loss_of
+from gradveil.core.cuda_graph import Step, captured
+from gradveil.core.types import Batch
 from gradveil.fl import many
 from gradveil.fl.aggregate import Sgd
 from gradveil.fl.central import Central
 from gradveil.fl.client import as_buffers, running_of
 from gradveil.fl.clients import Clients
 from gradveil.fl.feed import Feed
-from gradveil.fl.graph import Step, captured
 from gradveil.fl.norm import can_group, per_client
 from gradveil.fl.state import Outcome, State
-from gradveil.types import Batch
 
 HELD = 2**28  # numbers of a block's pictures on a GPU: 1 GiB
 ON_A_CPU = 2**24

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.client import in_client_mode
+from gradveil.core.client import in_client_mode
+from gradveil.core.scenario import Loss
+from gradveil.core.types import Batch
 from gradveil.fl.client import as_buffers
 from gradveil.fl.gossip import at, mean_of
 from gradveil.fl.settings import Federation
 from gradveil.fl.state import State, Table
-from gradveil.scenario import Loss
-from gradveil.types import Batch
 
 AT_ONCE = 500  # pictures of a batch
 

@@ -12,11 +12,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradveil import toml
 from gradveil.accounting.budget import Budget
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core import toml
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.fl.client import Reply, client_reply, client_round
 from gradveil.fl.folder import opened, provenance_of
 from gradveil.fl.judge import Judge
@@ -24,7 +25,6 @@ from gradveil.fl.result import RoundResult, Trained
 from gradveil.fl.run import OnRound, Run
 from gradveil.fl.settings import Federation
 from gradveil.fl.setup import Precision, Speed, set_up
-from gradveil.types import Batch
 
 __all__ = ["Reply", "RoundResult", "Trained", "client_reply", "client_round", "train"]
 

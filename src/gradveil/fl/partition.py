@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Generator, Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.fl.settings import Federation, split_of
-from gradveil.seeds import Seed
 
 TRIES = 100  # draws of a Dirichlet split in which somebody is left without pictures
 

@@ -9,9 +9,9 @@ from flwr.app import Message
 from torch import Tensor
 
 from gradveil.capture import Capture
+from gradveil.core.scenario import LocalTraining
 from gradveil.fl.arrays import Trainable, parameter_names
 from gradveil.fl.sound_replies import Sorted
-from gradveil.scenario import LocalTraining
 
 STATISTICS = ("running_mean", "running_var")
 TrainingOf = Callable[[int, int], LocalTraining]  # of a round and a number of examples

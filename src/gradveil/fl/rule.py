@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 
 from torch import Generator, Tensor, nn
 
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.fl.settings import Federation
-from gradveil.scenario import LocalTraining
-from gradveil.types import Batch, GradientFn, Params, Update
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from typing import Any
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, write_whole
-from gradveil.errors import ConfigError
 from gradveil.fl.result import RoundResult
 from gradveil.models import load_weights
 

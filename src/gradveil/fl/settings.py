@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.scenario import BatchNorm, LocalTraining, Loss
 from gradveil.fit import FALLS
-from gradveil.scenario import BatchNorm, LocalTraining, Loss
 
 Method = Literal["fedsgd", "fedavg", "fedprox"]
 Topology = Literal["central", "gossip"]

@@ -9,9 +9,11 @@ from typing import Literal, Protocol, get_args
 import torch
 from torch import nn
 
-from gradveil.client import in_client_mode, parameters_of
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.client import in_client_mode, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch
 from gradveil.fl.aggregate import resting
 from gradveil.fl.agreement import agrees
 from gradveil.fl.central import Central
@@ -22,8 +24,6 @@ from gradveil.fl.joint import Joint, can_join
 from gradveil.fl.partition import partition
 from gradveil.fl.settings import Federation
 from gradveil.fl.state import Outcome, State
-from gradveil.scenario import Scenario
-from gradveil.types import Batch
 
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 

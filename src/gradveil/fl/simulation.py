@@ -17,10 +17,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gradveil.core.types import Batch
 from gradveil.fl.partition import partition
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
-from gradveil.types import Batch
 
 JOB, PICTURES = "job.json", "pictures.safetensors"
 PIECES = ("images", "labels", "validation.images", "validation.labels")

@@ -13,12 +13,12 @@ import torch
 from torch import Generator, nn
 from torch.func import vmap
 
-from gradveil.client import local_steps
-from gradveil.defenses.base import Defense
+from gradveil.core.client import local_steps
+from gradveil.core.defense import Defense
+from gradveil.core.types import Batch, GradientFn, Params
 from gradveil.fl.client import Reply, Statistics, last_loss, moved, round_data, stream_of
 from gradveil.fl.rule import ruled
 from gradveil.fl.settings import Federation
-from gradveil.types import Batch, GradientFn, Params
 
 Stacked = dict[str, torch.Tensor]
 

@@ -8,13 +8,13 @@ from typing import Any
 from flwr.app import ArrayRecord, Context, Message
 from torch import Tensor, nn
 
-from gradveil import client
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
+from gradveil.core import client
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, GradientFn
 from gradveil.fl.arrays import only_arrays, record_of, tensors_of
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch, GradientFn
 
 STAGES = ("model", "data", "batch", "gradient")  # those that a mod cannot reach by itself
 _PLACE = "_gradveil_round"  # an attribute and no record: the state of a context is kept, and random numbers must not be
@@ -59,7 +59,7 @@ class VeiledRound:
         return self.defense.update(update, self._rng)
 
     def local_update(self, model: nn.Module, sent: ArrayRecord, data: Batch, training: LocalTraining) -> ArrayRecord:
-        """The round of `gradveil.client.local_update` from the weights as sent: the weights to send back."""
+        """The round of `gradveil.core.client.local_update` from the weights as sent: the weights to send back."""
         model, data = loaded(self.model(model), sent), self.data(data)
         params, inner = client.parameters_of(model), client.in_client_mode(model, training)
         update = client.local_update(inner, params, data, training, self.defense, self._rng)

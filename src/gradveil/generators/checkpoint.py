@@ -12,8 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.errors import ConfigError
 from gradveil.folder import TELLING, differences
 from gradveil.models.header import read_header
 

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.duel import Duel, captured
 from gradveil.generators.gan_course import BLOCK, Drawn, GanCourse

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 Kind = Literal["nearest", "bilinear", "bicubic"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

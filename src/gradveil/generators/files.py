@@ -8,7 +8,7 @@ from typing import cast
 
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.generators.base import Generator
 from gradveil.generators.conditional import ConditionalGan
 from gradveil.generators.progan import ProGan

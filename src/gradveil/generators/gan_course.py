@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 
 BETAS = (0.0, 0.9)
 BLOCK = 32  # steps whose numbers are drawn at once

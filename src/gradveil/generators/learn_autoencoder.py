@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from gradveil.core.seeds import Seed
 from gradveil.generators.autoencoder import KIND, Autoencoder
 from gradveil.generators.degrade import FACTOR
 from gradveil.generators.judged import Figures, figures_of
@@ -17,7 +18,6 @@ from gradveil.generators.provenance import record_of
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course, Progress, told_of, train
 from gradveil.models.start import weights_from
-from gradveil.seeds import Seed
 
 PLAIN = Course()
 AT_ONCE = 64

@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.generators.degrade import Damage, degrade, noise_bank
 from gradveil.generators.enhancer import KIND, Enhancer
 from gradveil.generators.judged import Figures, figures_of
@@ -25,7 +26,6 @@ from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course, Progress, told_of, train
 from gradveil.generators.unet import UNet
 from gradveil.models.start import weights_from
-from gradveil.seeds import Seed
 
 RATE = 4e-4
 NOISE = 0.1

@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from gradveil import data
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
+from gradveil.core.seeds import Seed
 from gradveil.encoders.starts import fitted, options_for
-from gradveil.errors import ConfigError
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
-from gradveil.seeds import Seed
 
 HELD_OUT, MOST_HELD = 10, 256  # one in so many is kept to say what was learned
 SHIFT = 8  # part of the side by which a picture is moved at most

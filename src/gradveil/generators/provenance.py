@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.header import read_header
 
 TRAINED_ON, LOOKS = "trained_on", "looks"

@@ -16,8 +16,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.errors import ConfigError
 from gradveil.generators.provenance import RECORDS
 from gradveil.models.header import read_header
 

@@ -17,11 +17,11 @@ from typing import NamedTuple, Protocol
 import torch
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.pictures import batches
 from gradveil.provenance import own_version
-from gradveil.seeds import Seed
 
 WARM_UP = 0.02  # of all steps
 BETAS = (0.9, 0.99)

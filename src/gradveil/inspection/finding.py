@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from gradveil.errors import GradveilError
+from gradveil.core.errors import GradveilError
 
 NOTHING = "nothing found by these checks"
 FOUND = "planted structure found"

@@ -9,7 +9,7 @@ from hashlib import blake2b
 import torch
 from torch import Tensor, nn
 
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 MOST_ROWS = 2048  # more are sampled: the checks compare every row with every other
 

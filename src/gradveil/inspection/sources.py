@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from gradveil.config.build import try_model
 from gradveil.config.resolve import is_user_model
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.data import Dataset
-from gradveil.errors import ConfigError, unknown
 from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.header import read_header
 from gradveil.models.start import Shape

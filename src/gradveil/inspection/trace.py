@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gradveil.client import in_client_mode
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, normal
+from gradveil.core.client import in_client_mode
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, normal
 
 FEWEST, MOST, AT_ONCE = 8, 64, 16  # pictures needed, looked at, and in memory
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from gradveil.core.metric import Metric
 from gradveil.metrics.align import Aligned, align
-from gradveil.metrics.base import Metric
 from gradveil.metrics.fsim import fsim
 from gradveil.metrics.jaccard import jaccard
 from gradveil.metrics.labels import labels

@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
-from gradveil.types import Images
+from gradveil.core.types import Images
 
 BLANK = 0.5  # what stands in for a picture that the attack did not find
 HOPELESS = 1e12  # cost of a reconstruction that is not a number: it is matched last

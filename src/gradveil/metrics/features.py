@@ -11,8 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gradveil.core.metric import Source
 from gradveil.metrics.backbones import ALEXNET
-from gradveil.metrics.base import Source
 from gradveil.metrics.lpips import prepared
 from gradveil.metrics.weights import read_weights
 

@@ -6,9 +6,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.metrics.base import Metric
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 from gradveil.policies.fsim import fsim as feature_similarity
-from gradveil.types import Images
 
 PAPER = "https://doi.org/10.1109/TIP.2011.2109730"
 AT_ONCE = 64  # pictures; bounds the memory, not the result

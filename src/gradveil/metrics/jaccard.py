@@ -6,10 +6,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from gradveil.errors import ConfigError
-from gradveil.metrics.base import Metric
+from gradveil.core.errors import ConfigError
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 from gradveil.metrics.tagger import Tagger
-from gradveil.types import Images
 
 PAPER = "https://arxiv.org/abs/2206.04055"
 

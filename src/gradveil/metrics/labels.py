@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.metrics.base import Metric
+from gradveil.core.metric import Metric
 
 
 def labels() -> Metric:

@@ -10,11 +10,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
-from gradveil.metrics.base import Metric
 from gradveil.metrics.weights import read_weights
-from gradveil.types import Images
 
 PAPER = "https://arxiv.org/abs/1801.03924"
 NUMBERS_AT_ONCE = 64 * 3 * 128 * 128  # of the pictures looked at together; bounds the memory, not the result

@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.metrics.base import Metric
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 from gradveil.metrics.ssim import WINDOW, likenesses
-from gradveil.types import Images
 
 PAPER = "https://doi.org/10.1109/ACSSC.2003.1292216"
 SHARES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # the paper's exponents, the finest scale first

@@ -5,8 +5,8 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.metrics.base import Metric
-from gradveil.types import Images
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 
 EXACT = 200.0  # dB given to an exact match: far above float32 rounding (about 150 dB), and still a number
 

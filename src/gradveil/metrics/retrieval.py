@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.errors import ConfigError
-from gradveil.metrics.base import Metric
+from gradveil.core.errors import ConfigError
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 from gradveil.metrics.features import FeatureGallery
 from gradveil.metrics.nearest import copies, rivals_ahead
-from gradveil.types import Images
 
 TOP = 5
 WINDOW = 5  # pixels: what is coarser is light and color, and no detail

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.metrics.base import Metric
-from gradveil.types import Images
+from gradveil.core.metric import Metric
+from gradveil.core.types import Images
 
 WINDOW, SIGMA = 11, 1.5
 LUMINANCE, CONTRAST = 0.01**2, 0.03**2  # the paper's K1 and K2 at a data range of 1

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.hashes import hash_tensors
-from gradveil.metrics.base import Source
+from gradveil.core.metric import Source
 from gradveil.metrics.efficientnet_lite0 import PUBLISHED, EfficientNetLite0
 from gradveil.metrics.features import AT_ONCE, Network, of_model
 from gradveil.models.user import load_model

@@ -11,10 +11,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
+from gradveil.core.metric import Source
 from gradveil.data.arrays import array_names, read_arrays
-from gradveil.errors import ConfigError
-from gradveil.metrics.base import Source
 from gradveil.models.header import read_header
 
 WHERE = "docs/metrics.md says where to get them"

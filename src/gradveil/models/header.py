@@ -8,7 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 LARGEST = 10_000_000  # bytes; the format allows ten times as many, and no model needs a tenth of these
 WIDTHS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I16": 2, "I8": 1, "U8": 1, "BOOL": 1}

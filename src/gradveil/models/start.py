@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.normalize import Normalize
 
 Shape = tuple[int, int, int]  # channels, height, width

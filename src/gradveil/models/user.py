@@ -14,7 +14,7 @@ from types import ModuleType
 
 from torch import nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.start import Shape, weights_from
 
 

@@ -13,7 +13,7 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.start import Shape, check_size, normalization, weights_from
 
 DEPTH = 12

@@ -14,7 +14,7 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.models.header import read_header
 
 PICKLES = {".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin"}

@@ -11,11 +11,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gradveil.client import in_client_mode
-from gradveil.errors import ConfigError
+from gradveil.core.client import in_client_mode
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
 from gradveil.models.normalize import constants_of
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
 
 ETA = 1e-5
 # The authors' code drops what scores below -85, a sum over the pictures of a round. A hundred random pictures of

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_type_hints
 
 from gradveil.config import AuditConfig, ScenarioConfig, from_tables
-from gradveil.config.check import check
 from gradveil.config.schema import Scalar
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.check import check
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.policies.candidates import space
 from gradveil.policies.library import Library, library_of
 from gradveil.policies.policy import Policy

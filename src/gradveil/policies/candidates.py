@@ -11,9 +11,9 @@ from itertools import product
 
 import torch
 
+from gradveil.core.seeds import Seed
 from gradveil.policies.library import Library
 from gradveil.policies.policy import Policy
-from gradveil.seeds import Seed
 
 
 def candidates(library: Library, count: int, length: int, seed: Seed) -> tuple[Policy, ...]:

@@ -13,9 +13,12 @@ from statistics import mean
 from torch import nn
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.base import Defense
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.plan import UNDEFENDED, Cell, Grid
@@ -26,10 +29,7 @@ from gradveil.policies.policy import Policy
 from gradveil.policies.ranking import Ranked
 from gradveil.record import Record
 from gradveil.runner import attack
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
 from gradveil.trial import Judge, Trial
-from gradveil.types import Batch
 from gradveil.verdict.leak import Baselines
 
 ATTACK = "invertgrad"

@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.trace import traced
-from gradveil.client import parameters_of
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.client import parameters_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.interval import mean_interval
 from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import gradsim
 from gradveil.policies.similarity import Products, Similarity
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed, uniform
-from gradveil.server import observe
-from gradveil.types import Batch
 
 POINTS = 21
 MOMENTS = 13

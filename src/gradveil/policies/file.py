@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.library import LIBRARIES, Library, entry_of
 from gradveil.policies.policy import Policy
 

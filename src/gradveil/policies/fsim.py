@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.phase_congruency import phase_congruency
 
 PHASE, EDGE, CHROMA = 0.85, 160.0, 200.0  # T1, T2, and T3 = T4

@@ -10,9 +10,10 @@ from pathlib import Path
 from torch import nn
 
 from gradveil import data
-from gradveil.compute import Compute
 from gradveil.config import ScenarioConfig
 from gradveil.config.build import model_of, slug
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
 from gradveil.policies.asked import Search
 from gradveil.policies.candidates import candidates, distinct
 from gradveil.policies.library import Library
@@ -22,7 +23,6 @@ from gradveil.policies.privacy import PRIVACY_SCORES
 from gradveil.policies.scoring import Scorer, circumstances
 from gradveil.policies.semi_trained import semi_trained
 from gradveil.progress import Progress
-from gradveil.seeds import Seed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,8 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.read_toml import read_toml
-from gradveil.errors import ConfigError, unknown
 from gradveil.policies.operation import OPERATIONS, Operation
 
 MAGNITUDES = 10

@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from gradveil import data
-from gradveil.config.check import options_of
 from gradveil.config.schema import ScenarioConfig
+from gradveil.core.check import options_of
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
-from gradveil.errors import ConfigError
 from gradveil.policies.accuracy import accuracy_rounds
-from gradveil.seeds import Seed
 from gradveil.split import LARGEST_GALLERY
-from gradveil.types import Batch
 
 OFFERED = 100  # pictures of a round of the accuracy score, of which one per class is kept
 

@@ -19,12 +19,12 @@ from gradveil.attacks.inversion.sweep.layers import MatrixLayer, Weighted
 from gradveil.attacks.inversion.sweep.match import loss_slopes
 from gradveil.attacks.inversion.sweep.matrix import ghost_is_cheaper
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, Program, program_of
-from gradveil.client import in_client_mode, local_update, parameters_of
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 
 
 class Inner(NamedTuple):

@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, graph_of
-from gradveil.compute import Backend
-from gradveil.errors import ConfigError
+from gradveil.core.compute import Backend
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed, uniform
 from gradveil.policies.per_sample import Inner, Loop, OnePicture, Sweep, Vmap
-from gradveil.seeds import Seed, uniform
 
 AGREES = 1e-6  # relative, in float64
 

@@ -7,7 +7,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 
 def from_picture(picture: Image.Image) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from PIL import Image
 from torch import Generator, Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.draw import Draw
 from gradveil.policies.library import Library, Spec, library_of
 from gradveil.policies.picture import from_bytes, from_picture, to_bytes, to_picture

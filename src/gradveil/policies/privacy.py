@@ -10,7 +10,7 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.interval import Interval, mean_interval
 from gradveil.policies.draw import Draw
 from gradveil.policies.similarity import Products, Similarity

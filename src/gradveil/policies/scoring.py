@@ -14,7 +14,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.policies.accuracy import jacobians, spread_scores
 from gradveil.policies.draw import Draw
 from gradveil.policies.fsim import fsim
@@ -23,9 +26,6 @@ from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import Against, PrivacyScore, approach
 from gradveil.policies.similarity import Similarity
 from gradveil.policies.training_pipeline import CropAndFlip
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 Kind = Literal["privacy", "accuracy", "fsim"]
 

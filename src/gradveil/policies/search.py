@@ -18,10 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from gradveil import toml
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
+from gradveil.core import toml
+from gradveil.core.compute import Compute
 from gradveil.core.files import private_files
+from gradveil.core.scenario import Scenario
 from gradveil.fanout import Fanout
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
@@ -39,7 +40,6 @@ from gradveil.policies.scoring import Task
 from gradveil.policies.threshold import bar_of
 from gradveil.progress import Progress, Silent
 from gradveil.provenance import provenance
-from gradveil.scenario import Scenario
 
 __all__ = ["Search", "search"]
 ON_A_CPU = 32  # pictures at once: fixed, since memory that happens to be free must not move a number

@@ -14,13 +14,13 @@ import torch
 from safetensors.torch import save
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import cache_folder, private_files, write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
-from gradveil.errors import ConfigError
+from gradveil.core.types import Batch
 from gradveil.fanout import one_thread
 from gradveil.fit import fit
 from gradveil.models import load_weights
-from gradveil.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

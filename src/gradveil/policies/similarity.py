@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion import chunks
 from gradveil.attacks.inversion.memory import bytes_of, trials_that_fit
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining
 from gradveil.policies.per_sample import Inner, OnePicture
 from gradveil.policies.per_sample_backend import BackEnd, chosen
-from gradveil.scenario import LocalTraining
 
 PROBE = 16  # pictures at once when the memory is measured: few would count the libraries' own workspace as theirs
 

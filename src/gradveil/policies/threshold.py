@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.policies.accuracy import THRESHOLD
 from gradveil.policies.policy import Policy
 from gradveil.policies.scoring import Task

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 from gradveil.interval import supports
 from gradveil.verdict import Finding, Verdict
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_type_hints
 
 from gradveil.config import AuditConfig, from_tables
-from gradveil.config.check import check
 from gradveil.config.resolve import NEEDED_FILES
 from gradveil.config.schema import Budget, Scalar
-from gradveil.config.spec import parse_choice, parse_choices
-from gradveil.errors import ConfigError
+from gradveil.core.check import check
+from gradveil.core.choice import parse_choice, parse_choices
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import BatchNorm
 from gradveil.fl.settings import Federation, Method
-from gradveil.scenario import BatchNorm
 from gradveil.tradeoff.candidates import Candidate, candidates, noise
 
 Measure = Literal["psnr", "ssim", "lpips", "leaked"]

@@ -7,11 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Literal
 
-from gradveil.config.check import complete
-from gradveil.config.spec import FIRST, Choice, label_of, parse_choice, split_outside
+from gradveil.core.check import complete
+from gradveil.core.choice import FIRST, Choice, label_of, parse_choice, split_outside
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError, unknown
 
 Role = Literal["none", "noise", "random", "defense"]
 NOISE = "gaussian"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from safetensors.torch import save
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.errors import ConfigError
 from gradveil.fanout import Fanout
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent

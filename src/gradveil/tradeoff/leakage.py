@@ -13,15 +13,15 @@ from torch import nn
 from gradveil import audit as audits
 from gradveil.attacks import ATTACKS
 from gradveil.audit import Audit
-from gradveil.compute import Compute
 from gradveil.conclusion import conclude
 from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import Scenario
 from gradveil.folder import VERDICT
 from gradveil.progress import Progress
-from gradveil.scenario import Scenario
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material, Victims, gallery, victims

@@ -15,19 +15,20 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradveil import toml
-from gradveil.client import in_client_mode
-from gradveil.compute import Compute
 from gradveil.config.build import model_of
+from gradveil.core import toml
+from gradveil.core.client import in_client_mode
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files
 from gradveil.core.hashes import hash_models
-from gradveil.errors import ConfigError
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch
 from gradveil.folder import REPORT, RunFolder
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
 from gradveil.provenance import provenance
 from gradveil.runner import fanout_of
-from gradveil.scenario import Scenario
 from gradveil.tradeoff.asked import Study, checked
 from gradveil.tradeoff.candidates import Candidate, noise
 from gradveil.tradeoff.desk import Desk
@@ -38,7 +39,6 @@ from gradveil.tradeoff.material import Material, gather
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import flags_of, noise_accuracies, place, points_of
 from gradveil.tradeoff.training import Trainer
-from gradveil.types import Batch
 
 STUDY, POINTS, MODELS, UNFINISHED, RESULT = "study", "points", "models", "unfinished", "tradeoff.json"
 OURS = {STUDY, POINTS, MODELS, UNFINISHED, RESULT, REPORT}

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gradveil.accounting.budget import Budget, budget_of
-from gradveil.defenses.base import Defense
+from gradveil.core.defense import Defense
 from gradveil.fl.exposure import exposures
 from gradveil.fl.local import RoundResult, train
 from gradveil.fl.partition import partition

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.base import Attack
-from gradveil.errors import GradveilError
+from gradveil.core.attack import Attack
+from gradveil.core.errors import GradveilError
 
 PRIORS = {
     "TotalVariation": "total variation (TV)",

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.errors import ConfigError, unknown
-from gradveil.types import Update
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.types import Update
 from gradveil.wire.forms import FORMS
 from gradveil.wire.reader import Reader, malformed, varint
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 LONGEST_VARINT = 9  # bytes: 63 bits
 

@@ -17,10 +17,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import L2, Cosine
 from gradveil.attacks.inversion.matcher import Loop, OneTrial, Vmap
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, ThreatModel
+from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining, ThreatModel
-from gradveil.server import Observation
 
 FIVE = LocalTraining(steps=5, rate=0.05)
 TRAININGS = {

@@ -30,13 +30,13 @@ from gradveil.attacks.inversion.sweep import modules
 from gradveil.attacks.inversion.sweep.convolution import DirectConv, PatchConv, RowConv
 from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
-from gradveil.defenses.base import Defense
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 from gradveil.defenses.prune import Prune
-from gradveil.errors import ConfigError
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation
 
 DISTANCES: dict[str, Distance] = {
     "cosine": Cosine(),

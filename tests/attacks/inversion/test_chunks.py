@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradveil.attacks.inversion import chunks, memory
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
 
 TRIALS = [(client, 0) for client in range(10)]
 HEAVY = 10**8  # bytes

@@ -11,9 +11,9 @@ from scenes import MEAN, drawn, scene, seen_in, smooth
 
 from gradveil.attacks.inversion.coarse import Bicubic, resizing
 from gradveil.attacks.inversion.space import APART
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 
 
 def seen_of(height: int = 8, width: int = 8, examples: int = 2) -> Observation:

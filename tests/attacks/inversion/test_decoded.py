@@ -12,14 +12,14 @@ from torch import Tensor, nn
 
 from gradveil.attacks.inversion.decoded import Decoded
 from gradveil.attacks.rog import rog
-from gradveil.compute import Compute
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.generators.conditional import Conditional
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Batch
 
 DOUBLE = Compute(precision="float64")
 

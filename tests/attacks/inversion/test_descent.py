@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradveil.attacks.inversion.descent import Descent, Objective, Stop, best_of, eager
 from gradveil.attacks.inversion.optimizer import Adam, Sgd
-from gradveil.types import Latent
+from gradveil.core.types import Latent
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ import torch
 from scenes import drawn, four_pictures, one_picture, seen_in, smooth, usual
 from torch import Tensor
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.inversion.descent import Stop
 from gradveil.attacks.inversion.engine import Inversion
@@ -20,11 +19,12 @@ from gradveil.attacks.inversion.optimizer import Adam, Sgd
 from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
 from gradveil.core.progress import listening
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Latent
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Latent
 
 DOUBLE = Compute(precision="float64")
 PLAIN = invertgrad(steps=20, tv=1e-2)

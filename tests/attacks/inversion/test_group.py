@@ -16,12 +16,12 @@ from gradveil.attacks.inversion.labels import given_or_lowest
 from gradveil.attacks.inversion.langevin import Langevin, WarmCosine
 from gradveil.attacks.inversion.optimizer import Adam
 from gradveil.attacks.inversion.prior import BatchNormStatistics, TotalVariation
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 DOUBLE = Compute(precision="float64")
 

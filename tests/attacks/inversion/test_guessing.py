@@ -15,7 +15,6 @@ from torch import Generator, Tensor
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import _compared
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.group import GroupConsistency
 from gradveil.attacks.inversion.guessing import FEWEST, alone, likeliest, steps_of
@@ -23,19 +22,20 @@ from gradveil.attacks.inversion.prior import BatchNormStatistics, Norm, TotalVar
 from gradveil.attacks.inversion.viewed import Guesses, Viewed
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
-from gradveil.compute import Compute
+from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.types import Batch, Update
+from gradveil.core.view import View
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.stack import Stack
-from gradveil.defenses.view import View
-from gradveil.errors import NotApplicableError
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.lenet import lenet
-from gradveil.scenario import ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation, Truth, observe
-from gradveil.types import Batch, Update
 
 DOUBLE = Compute(precision="float64")
 KNOWS = ThreatModel(knows_defense=True)

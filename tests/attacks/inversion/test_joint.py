@@ -8,7 +8,6 @@ import pytest
 import torch
 from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_labels, smooth, usual
 
-from gradveil.attacks.base import Attack
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.dlg_joint import dlg_joint
 from gradveil.attacks.inversion.backend import choose
@@ -16,17 +15,18 @@ from gradveil.attacks.inversion.distance import L2, Cosine
 from gradveil.attacks.inversion.joint import JointLabels
 from gradveil.attacks.inversion.matcher import Loop, NoMatch, OneTrial, Vmap
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.compute import Compute
+from gradveil.core.attack import Attack
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
-from gradveil.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.plan import Cell
-from gradveil.scenario import Scenario, ThreatModel
-from gradveil.seeds import Seed
 from gradveil.trial import Judge, labels_right, run_cell
-from gradveil.types import Batch
 
 DOUBLE = Compute(precision="float64")
 HIDDEN = ThreatModel(knows_labels=False)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 F64 = torch.float64
 DEFAULT = Lbfgs()

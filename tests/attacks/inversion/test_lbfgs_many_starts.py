@@ -10,11 +10,11 @@ from torch import Tensor
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch
 
 STARTS = 1000
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
-from gradveil.errors import ConfigError
+from gradveil.core.errors import ConfigError
 
 F64 = torch.float64
 ITERATIONS = 8  # of 20 updates each: more than the memory of 100 holds

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.attacks.inversion.optimizer import Adam, Constant, CosineDecay, Optimizer, Schedule, Sgd, Steps
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 STEPS = 20
 LEVELS: dict[str, tuple[Schedule, Callable[[int], float]]] = {

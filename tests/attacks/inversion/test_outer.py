@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.distance import L2, Cosine
 from gradveil.attacks.inversion.matcher import Loop, OneTrial, Vmap
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, ThreatModel
+from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
 from gradveil.models import MODELS
-from gradveil.scenario import LocalTraining, ThreatModel
-from gradveil.server import Observation
 
 THREE = LocalTraining(steps=3, rate=0.05)
 HIDDEN = "hidden.weight"

@@ -18,9 +18,9 @@ from gradveil.attacks.inversion.prior import (
     dealt,
     target_statistics,
 )
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.server import Observation
 from gradveil.models.start import weights_from
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.server import Observation
 
 # one trial, one example, one channel, 2 x 3
 PICTURE = torch.tensor([[0.0, 1.0, 3.0], [2.0, 2.0, -1.0]]).view(1, 1, 1, 2, 3).double()

@@ -6,15 +6,15 @@ import pytest
 from torch import Tensor
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses.base import Defense
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
-from gradveil.scenario import Scenario
-from gradveil.seeds import Seed
-from gradveil.server import observe
-from gradveil.types import Batch
 
 VICTIMS, STEPS, TV = 64, 1000, 1e-1  # at 1e-2 and below the attack does not beat a blank guess in so few steps
 STUDENT = 1.998  # 97.5 % of Student's t with 63 degrees of freedom

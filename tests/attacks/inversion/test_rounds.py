@@ -16,13 +16,13 @@ from gradveil.attacks.inversion.labels import inferred
 from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.inversion.rounds import LeastSquares, estimated
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
 
 HERE, DOUBLE = Compute(), Compute(precision="float64")
 TRIED = (1, 2, 5)

@@ -14,9 +14,9 @@ from gradveil.attacks.inversion import trilinear
 from gradveil.attacks.inversion.distance import L2, Cosine
 from gradveil.attacks.inversion.matcher import OneTrial, Vmap
 from gradveil.attacks.inversion.trilinear import Trilinear
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, ThreatModel
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining, ThreatModel
 
 LAYERS = {
     "plain": {"kernel_size": 3, "padding": 1},

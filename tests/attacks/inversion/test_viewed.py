@@ -13,10 +13,10 @@ from gradveil.attacks.inversion.joint import JointLabels
 from gradveil.attacks.inversion.space import Pixels
 from gradveil.attacks.inversion.transformed import Gain, Shifted, Transformed
 from gradveil.attacks.inversion.viewed import Guesses, Look, Viewed, learns_the_policy, through
-from gradveil.defenses.view import View
-from gradveil.errors import NotApplicableError
-from gradveil.scenario import ThreatModel
-from gradveil.seeds import Seed
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.view import View
 
 VIEWS = (
     View(lambda x: x, "as it is"),

@@ -6,7 +6,7 @@ from torch import nn
 
 from gradveil import data
 from gradveil.models import MODELS
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 SIZE, RATE = 16, 0.1
 PICTURES = 1  # of each site: the hardest case for a defense

@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 NOTHING = 1e-6  # of a label: rounding
 STARTS, TURNS = 24, 20

@@ -14,7 +14,6 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.decoding.joint import searched
 from gradveil.attacks.decoding.leak import Encodings, Leak, encodings_of
 from gradveil.attacks.decoding.regression import descended, misfit_of, solved, solved_without_signs
@@ -23,11 +22,12 @@ from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.compute import Compute
-from gradveil.defenses.mixture import Mixture
-from gradveil.errors import ConfigError, NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.mixture import Mixture
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
 
 Inner = Literal["dlg", "invertgrad", "gradinversion"]
 INNER: Mapping[str, Callable[..., Inversion]] = {

@@ -17,9 +17,9 @@ from gradveil.attacks.inversion.descent import Descent, Objective, best_of, eage
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.matcher import Matcher
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.compute import Compute
-from gradveil.server import Observation
-from gradveil.types import Images
+from gradveil.core.compute import Compute
+from gradveil.core.server import Observation
+from gradveil.core.types import Images
 
 
 @dataclass(frozen=True)

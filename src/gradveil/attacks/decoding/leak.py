@@ -8,12 +8,12 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
-from gradveil.compute import Compute
-from gradveil.errors import NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Update
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Update
 
 Leak = Literal["gradient", "encoding"]
 

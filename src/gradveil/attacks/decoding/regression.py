@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.seeds import Seed
+from gradveil.core.seeds import Seed
 
 TURNS = 60
 STARTS = 48

@@ -11,9 +11,9 @@ import torch
 import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
+from gradveil.core.seeds import Seed
 from gradveil.defenses.mixing import Mixing, draw_weights
 from gradveil.models.start import weights_from
-from gradveil.seeds import Seed
 
 WIDTH = 16
 CONTRAST = 4.0  # products of sizes are small

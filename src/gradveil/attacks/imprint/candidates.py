@@ -9,7 +9,7 @@ from torch import Tensor
 
 from gradveil.attacks.imprint.place import Place
 from gradveil.attacks.imprint.readout import Gradient, Read, padded, strongest
-from gradveil.seeds import Seed, normal
+from gradveil.core.seeds import Seed, normal
 
 SIGNATURE = 32  # numbers that a candidate is compared by
 AGREED = 2  # units, from which on a candidate is a picture and no mixture

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed, normal
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed, normal
 
 Spread = Literal["auto", "gaussian", "laplace"]
 FAR = 10.0  # standard deviations: nothing lies beyond

@@ -10,8 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed, normal
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed, normal
 
 Connection = Literal["cancel", "add", "linear", "replace"]
 GAINS: Mapping[Connection, float] = {"cancel": 1e4, "add": 1e-2, "linear": 1e-2, "replace": 1.0}

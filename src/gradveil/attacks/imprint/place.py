@@ -15,11 +15,11 @@ from torch import Tensor, nn
 
 from gradveil.attacks.imprint.module import Imprint, Rows
 from gradveil.attacks.imprint.passage import passing_on
-from gradveil.errors import NotApplicableError
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 from gradveil.models.normalize import constants_of
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Batch
 
 MIDDLE, SPREAD = 0.5, 0.25  # of pixels, where the model does not say how it normalizes them
 

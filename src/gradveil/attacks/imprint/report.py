@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from gradveil.attacks.base import Reconstruction
 from gradveil.attacks.imprint.place import Place
 from gradveil.attacks.imprint.readout import Read, labels_of
-from gradveil.server import Observation
+from gradveil.core.attack import Reconstruction
+from gradveil.core.server import Observation
 
 BLANK = 0.5  # mid-gray where nothing was read
 

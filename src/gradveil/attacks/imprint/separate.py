@@ -19,8 +19,8 @@ from torch import Tensor
 from gradveil.attacks.imprint.module import Rows
 from gradveil.attacks.imprint.place import Place
 from gradveil.attacks.imprint.traps import bias_at, trap_rows
-from gradveil.errors import NotApplicableError
-from gradveil.seeds import Seed
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
 
 SCALES = (0.96, 0.98, 1.0, 1.02)  # of the candidates' positive halves, as many rows of each as are asked for
 READ_BEFORE = 0.1  # what a picture counts after every row that reads it

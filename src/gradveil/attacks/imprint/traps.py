@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.seeds import Seed, normal
+from gradveil.core.seeds import Seed, normal
 
 LARGEST_POOL = 2**24  # numbers that are drawn; more units take overlapping windows of them
 UNTUNED = 0.97  # scale of the positive half for a server without public pictures, for some ten pictures in [0, 1]

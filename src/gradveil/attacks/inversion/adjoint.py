@@ -17,11 +17,11 @@ from torch import Generator, Tensor, nn
 from torch.func import vjp
 
 from gradveil.attacks.inversion.distance import Distance
-from gradveil.client import local_steps
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Params, Update
+from gradveil.core.client import local_steps
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Params, Update
 
 Carry = dict[str, dict[str, Tensor]]  # `update`, and `velocity` times the rate where there is momentum; empty at first
 

@@ -13,10 +13,10 @@ from gradveil.attacks.inversion.distance import Distance, Unmatched
 from gradveil.attacks.inversion.matcher import Loop, Matcher, NoMatch, OneTrial, Vmap
 from gradveil.attacks.inversion.sweep.match import Sweep, refuse_what_needs_autograd
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, graph_of
-from gradveil.compute import Backend
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed, normal, uniform
-from gradveil.server import Observation
+from gradveil.core.compute import Backend
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed, normal, uniform
+from gradveil.core.server import Observation
 
 
 @dataclass(frozen=True)

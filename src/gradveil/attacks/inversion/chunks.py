@@ -9,8 +9,8 @@ from typing import TypeVar
 import torch
 
 from gradveil.attacks.inversion.memory import trials_that_fit
-from gradveil.compute import Compute
-from gradveil.threads import threads
+from gradveil.core.compute import Compute
+from gradveil.core.threads import threads
 
 Part = TypeVar("Part")
 Trials = list[tuple[int, int]]

@@ -14,10 +14,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.attacks.inversion.space import BoundPixels, Pixels, Start
-from gradveil.errors import ConfigError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Images, Latent
+from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Images, Latent
 
 
 @dataclass(frozen=True, kw_only=True)

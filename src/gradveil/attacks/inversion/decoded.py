@@ -14,12 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.attacks.inversion.coarse import resizing
-from gradveil.errors import ConfigError, NotApplicableError
+from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.seeds import Seed, normal, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Images, Latent
 from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
-from gradveil.seeds import Seed, normal, uniform
-from gradveil.server import Observation
-from gradveil.types import Images, Latent
 
 LatentStart = Literal["normal", "encoded"]
 

@@ -14,7 +14,7 @@ from gradveil.attacks.inversion.optimizer import Optimizer
 from gradveil.attacks.inversion.prior import Penalty
 from gradveil.attacks.inversion.space import BoundSpace
 from gradveil.core.progress import leave_if_stopped, tick
-from gradveil.types import Labels, Latent
+from gradveil.core.types import Labels, Latent
 
 Carry = dict[str, Tensor]
 LOOK_EVERY = 100  # steps between looks at whether everyone is done: a look waits for the device

@@ -9,8 +9,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradveil.errors import NotApplicableError
-from gradveil.types import Update
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.types import Update
 
 SHOWN = 4  # names that an error gives as examples
 

@@ -10,7 +10,6 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gradveil.attacks.base import Attack, Reconstruction
 from gradveil.attacks.history_average import averaged
 from gradveil.attacks.inversion import chunks
 from gradveil.attacks.inversion.backend import Chosen, choose
@@ -30,10 +29,11 @@ from gradveil.attacks.inversion.rounds import estimated
 from gradveil.attacks.inversion.selection import Selection, by_objective
 from gradveil.attacks.inversion.space import Space
 from gradveil.attacks.inversion.viewed import Guesses, Viewed, learns_the_policy, through
-from gradveil.compute import Compute
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Labels, Latent
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Labels, Latent
 
 Prepare = Callable[[Trials], tuple[Descent, Latent]]
 

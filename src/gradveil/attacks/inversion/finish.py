@@ -8,8 +8,8 @@ from functools import lru_cache
 
 import torch
 
+from gradveil.core.types import Images
 from gradveil.policies import tone
-from gradveil.types import Images
 
 Finish = Callable[[Images], Images]  # pictures of all clients as the search left them, to pictures as reported
 

@@ -15,11 +15,11 @@ from gradveil.attacks.inversion.descent import Descent, Objective, best_of, eage
 from gradveil.attacks.inversion.memory import bytes_of
 from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
 from gradveil.attacks.inversion.perceptual import Perceptual
-from gradveil.compute import Compute
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.types import Latent
 from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
-from gradveil.seeds import Seed, normal
-from gradveil.types import Latent
 
 Pixels = Literal["mean", "norm"]
 NOISE, CLASS = "noise", "class"

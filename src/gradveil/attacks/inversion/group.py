@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.prior import Penalty, Prior, Weight, dealt
-from gradveil.server import Observation
-from gradveil.types import Images
+from gradveil.core.server import Observation
+from gradveil.core.types import Images
 
 
 @dataclass(frozen=True)

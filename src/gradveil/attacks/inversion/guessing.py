@@ -19,7 +19,7 @@ from torch import Tensor
 from gradveil.attacks.inversion.group import GroupConsistency
 from gradveil.attacks.inversion.prior import Prior
 from gradveil.attacks.inversion.viewed import Guess, Guesses
-from gradveil.defenses.view import View
+from gradveil.core.view import View
 
 Scout = Callable[[Guesses], Tensor]  # to the match of every guess, [client, guess]; as many guesses for each client
 

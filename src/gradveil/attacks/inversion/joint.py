@@ -8,10 +8,10 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.attacks.inversion.space import BoundSpace, Space
-from gradveil.scenario import Loss
-from gradveil.seeds import Seed, normal
-from gradveil.server import Observation
-from gradveil.types import Images, Labels, Latent
+from gradveil.core.scenario import Loss
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.server import Observation
+from gradveil.core.types import Images, Labels, Latent
 
 LOGITS = "labels"  # their name in the latent
 

@@ -29,12 +29,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.inversion.counts import EXPLAINED, Pushes, by_signs
-from gradveil.client import in_client_mode
-from gradveil.errors import NotApplicableError
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Labels
+from gradveil.core.client import in_client_mode
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Labels
 
 OVERALL = 2.0  # pictures' worth of trust in the mean over all classes, against those of one class
 RIDGE = 0.1  # against fitting the features of so few pictures exactly

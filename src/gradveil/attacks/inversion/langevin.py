@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.inversion.optimizer import Adam, State
-from gradveil.types import Latent
+from gradveil.core.types import Latent
 
 # Knuth's linear congruential generator of 64 bits, of which the upper 31 are used; whole numbers of torch wrap around
 FACTOR, STEP = 6364136223846793005, 1442695040888963407

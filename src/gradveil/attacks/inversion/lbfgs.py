@@ -33,8 +33,8 @@ from gradveil.attacks.inversion.pairs import (
     unflat,
     where,
 )
-from gradveil.errors import ConfigError
-from gradveil.types import Latent
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Latent
 
 
 class Point(NamedTuple):

@@ -18,11 +18,11 @@ from gradveil.attacks.inversion.adjoint import LocalRound
 from gradveil.attacks.inversion.distance import Distance
 from gradveil.attacks.inversion.outer import OuterRound, outer_layers
 from gradveil.attacks.inversion.trilinear import Trilinear
-from gradveil.client import in_client_mode, local_update
-from gradveil.defenses.base import Defense
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch, Images, Labels, Update
+from gradveil.core.client import in_client_mode, local_update
+from gradveil.core.defense import Defense
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch, Images, Labels, Update
 
 
 class Matcher(Protocol):

@@ -10,7 +10,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from gradveil.types import Latent
+from gradveil.core.types import Latent
 
 Signed = bool | tuple[str, ...]  # the gradient's sign instead of the gradient: for all parts of a latent, or for these
 State = Mapping[str, Tensor]  # every tensor [trial, ...]; a key "done" ([trial], bool) stops a trial

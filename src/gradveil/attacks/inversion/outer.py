@@ -19,12 +19,12 @@ from torch.overrides import TorchFunctionMode
 
 from gradveil.attacks.inversion.adjoint import Carry, LocalRound, added
 from gradveil.attacks.inversion.distance import Unmatched
-from gradveil.client import local_update, loss_of
-from gradveil.defenses.base import Defense
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed, uniform
-from gradveil.server import Observation
-from gradveil.types import Batch, Params
+from gradveil.core.client import local_update, loss_of
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch, Params
 
 ALIKE = 1e-2  # of a gradient's length: more than rounding, TF32 too, and less than a missing share
 WORTH = 2  # a layer has so many times the numbers of its outer products, or it is moved like all others

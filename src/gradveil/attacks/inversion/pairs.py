@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.types import Latent
+from gradveil.core.types import Latent
 
 
 class Pairs(NamedTuple):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gradveil.attacks.inversion.optimizer import State
 from gradveil.attacks.inversion.pairs import Pairs, column, dot, empty_pairs, flat, pushed, two_loops, unflat, where
-from gradveil.errors import ConfigError
-from gradveil.types import Latent
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Latent
 
 LEAST_CURVATURE = 1e-10  # s.y above which torch remembers a pair
 

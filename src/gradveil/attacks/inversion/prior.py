@@ -11,10 +11,10 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gradveil.client import BATCH_NORMS, in_client_mode
-from gradveil.errors import ConfigError
-from gradveil.server import Observation, newest_share
-from gradveil.types import Images
+from gradveil.core.client import BATCH_NORMS, in_client_mode
+from gradveil.core.errors import ConfigError
+from gradveil.core.server import Observation, newest_share
+from gradveil.core.types import Images
 
 Weight = float | tuple[float, ...]  # several weights are dealt out over the restarts, one each in turn
 Penalty = Callable[[Images, Images], Tensor]  # (pictures as optimized, pictures as fed) -> [trial]

@@ -20,11 +20,11 @@ from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.inversion.matcher import OneTrial
 from gradveil.attacks.inversion.space import Pixels
-from gradveil.compute import Compute
-from gradveil.scenario import LocalTraining
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Latent, Update
+from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Latent, Update
 
 STEPS = (1, 2, 5, 10)  # local steps that are tried
 CLIENTS = 4

@@ -8,10 +8,10 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from gradveil.core.seeds import Seed, normal, uniform
+from gradveil.core.server import Observation
+from gradveil.core.types import Images, Latent
 from gradveil.models.normalize import constants_of
-from gradveil.seeds import Seed, normal, uniform
-from gradveil.server import Observation
-from gradveil.types import Images, Latent
 
 Start = Literal["normal", "uniform", "gray", "black"]
 APART = 1e-2  # in [0, 1]: pictures of one label that start equal get equal gradients, and stay equal to the end

@@ -11,10 +11,10 @@ from gradveil.attacks.inversion.backend import choose
 from gradveil.attacks.inversion.descent import eager
 from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.inversion.prior import applicable
-from gradveil.compute import Compute
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Images
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Images
 
 
 def traced(

@@ -16,11 +16,11 @@ from torch import Tensor
 from gradveil.attacks.inversion.joint import JointLabels
 from gradveil.attacks.inversion.space import BoundSpace, Pixels, Reveal, Space
 from gradveil.attacks.inversion.transformed import Part, Transformed
-from gradveil.defenses.view import View
-from gradveil.errors import NotApplicableError
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Images, Latent
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Images, Latent
+from gradveil.core.view import View
 
 Guess = tuple[int, ...]  # the number of the view of each picture of a client
 Guesses = Mapping[str, tuple[Guess, ...]]  # by the client's name; its restarts take them in turn

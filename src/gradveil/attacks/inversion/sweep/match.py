@@ -14,10 +14,10 @@ from gradveil.attacks.inversion.matcher import OneTrial
 from gradveil.attacks.inversion.sweep.layers import Weighted
 from gradveil.attacks.inversion.sweep.matrix import Products
 from gradveil.attacks.inversion.sweep.trace import CannotSweep, Node, program_of
-from gradveil.defenses.base import Defense
-from gradveil.scenario import Loss
-from gradveil.seeds import Seed, uniform
-from gradveil.types import Images, Update
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import Loss
+from gradveil.core.seeds import Seed, uniform
+from gradveil.core.types import Images, Update
 
 Streams = dict[str, Tensor | None]
 

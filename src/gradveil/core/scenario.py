@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
-from gradveil.types import Batch
+from gradveil.core.types import Batch
 
 if TYPE_CHECKING:
-    from gradveil.capture.received import Received
+    from gradveil.core.received_updates import Received
 
 BatchNorm = Literal["eval", "batch", "batch-shared"]
 Regime = Literal["diagnostic", "deployment"]

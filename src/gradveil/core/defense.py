@@ -7,10 +7,10 @@ from typing import ClassVar
 
 from torch import Generator, nn
 
-from gradveil.defenses.mixture import Mixture
-from gradveil.defenses.view import View
-from gradveil.scenario import Scenario
-from gradveil.types import Batch, GradientFn, Update
+from gradveil.core.mixture import Mixture
+from gradveil.core.scenario import Scenario
+from gradveil.core.types import Batch, GradientFn, Update
+from gradveil.core.view import View
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Paper:
 class Defense:
     """No defense: the update as it is.
 
-    Stages run in the order of the methods below; see `gradveil.client`. `stronger` names the options that make a
+    Stages run in the order of the methods below; see `gradveil.core.client`. `stronger` names the options that make a
     defense stronger as they grow: an audit in which more of it leaks more has something wrong.
     """
 

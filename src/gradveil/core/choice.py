@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradveil.config.check import shown
-from gradveil.errors import ConfigError
+from gradveil.core.check import shown
+from gradveil.core.errors import ConfigError
 
 FIRST = {"ats": "policy"}  # the option, a text, whose key may be left out: ats:3-1-7
 LONGEST_LABEL = 64

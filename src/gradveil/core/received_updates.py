@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from gradveil.types import Labels, Update
+from gradveil.core.types import Labels, Update
 
 Replayed = Literal["reproduced", "alike", "not reproduced"]
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gradveil.compute import Compute
-from gradveil.seeds import Seed
-from gradveil.server import Observation
-from gradveil.types import Batch
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Batch
 
 
 @dataclass(frozen=True, kw_only=True)

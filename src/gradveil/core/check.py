@@ -13,7 +13,7 @@ from reprlib import Repr
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-from gradveil.errors import ConfigError, unknown
+from gradveil.core.errors import ConfigError, unknown
 
 Where = Callable[[str], str]  # the key of a value -> how its giver knows it: "audit.toml: seed", or "--seed"
 LONGEST_TEXT, LONGEST_PART = 4096, 255  # of a path, and of a name between two slashes

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from gradveil.client import BATCH_NORMS, Step, batch_statistics, in_client_mode, local_steps, parameters_of
-from gradveil.defenses.mixture import Mixture
-from gradveil.errors import ThreatModelError
-from gradveil.scenario import LocalTraining, Scenario
-from gradveil.seeds import Seed
-from gradveil.types import Batch, Images, Labels, Update
+from gradveil.core.client import BATCH_NORMS, Step, batch_statistics, in_client_mode, local_steps, parameters_of
+from gradveil.core.errors import ThreatModelError
+from gradveil.core.mixture import Mixture
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Images, Labels, Update
 
 if TYPE_CHECKING:
-    from gradveil.attacks.base import Attack
-    from gradveil.defenses.base import Defense
+    from gradveil.core.attack import Attack
+    from gradveil.core.defense import Defense
 
 
 @dataclass(frozen=True, kw_only=True)

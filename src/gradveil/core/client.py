@@ -19,11 +19,11 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from gradveil.scenario import LocalTraining, Loss
-from gradveil.types import Batch, Params, Update
+from gradveil.core.scenario import LocalTraining, Loss
+from gradveil.core.types import Batch, Params, Update
 
 if TYPE_CHECKING:
-    from gradveil.defenses.base import Defense
+    from gradveil.core.defense import Defense
 
 BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 
