@@ -36,9 +36,9 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gradveil.policies.draw import Draw
-from gradveil.policies.library import LIBRARIES, Entry
-from gradveil.policies.policy import Policy
+from gradveil.transforms.draw import Draw
+from gradveil.transforms.library import LIBRARIES, Entry
+from gradveil.transforms.policy import Policy
 from gradveil.core.seeds import Seed
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "policies"))

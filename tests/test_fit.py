@@ -11,7 +11,7 @@ from gradveil.core.types import Batch, Update
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.prune import Prune
 from gradveil.fit import FALLS, accuracy, fit
-from gradveil.policies.policy import Policy
+from gradveil.transforms.policy import Policy
 
 CLASSES = 3
 

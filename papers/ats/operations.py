@@ -20,7 +20,7 @@ from gradveil.data import load
 from gradveil.interval import mean_interval
 from gradveil.policies import Policy
 from gradveil.policies.accuracy import accuracy_rounds, jacobian_scores
-from gradveil.policies.library import LIBRARIES
+from gradveil.transforms.library import LIBRARIES
 from gradveil.policies.privacy import PRIVACY_SCORES, areas
 from gradveil.policies.similarity import Similarity
 from gradveil.core.scenario import LocalTraining

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.policies.correlation import spearman
-from gradveil.policies.library import LIBRARIES
+from gradveil.transforms.library import LIBRARIES
 
 LIBRARY = LIBRARIES["ats-code"]
 SCORES = ("ats-code/unaware", "ats-paper/unaware", "ats-code/adaptive")

@@ -13,7 +13,7 @@ from victims import Bench
 
 from gradveil.core.defense import Defense
 from gradveil.policies import Policy
-from gradveil.policies.draw import Draw
+from gradveil.transforms.draw import Draw
 from gradveil.policies.per_sample import OnePicture
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation

@@ -31,7 +31,7 @@ from gradveil.defenses.oasis import Oasis
 from gradveil.fit import accuracy
 from gradveil.interval import rate_interval
 from gradveil.models import MODELS
-from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.transforms.pipeline import CropAndFlip
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 

@@ -6,8 +6,8 @@ from collections import Counter
 
 from gradveil.core.seeds import Seed
 from gradveil.policies.candidates import candidates, distinct, space
-from gradveil.policies.library import Entry, Library, library_of
-from gradveil.policies.policy import Policy
+from gradveil.transforms.library import Entry, Library, library_of
+from gradveil.transforms.policy import Policy
 
 CODE = library_of("ats-code")
 SMALL = Library("small", (Entry("invert", 0), Entry("rotate", 3), Entry("solarize", 0)))

@@ -13,10 +13,10 @@ from searches import own_cache, small
 from gradveil import journal
 from gradveil.policies.confirm import chosen, confirmed, validated
 from gradveil.policies.outcome import NOT_VALIDATED, Confirmed, Outcome, Scored
-from gradveil.policies.policy import Policy
 from gradveil.policies.ranking import Ranked, hybrid
 from gradveil.policies.search import search
 from gradveil.policies.sheet import COLUMNS, rows, sentences
+from gradveil.transforms.policy import Policy
 
 
 @pytest.fixture(scope="module")

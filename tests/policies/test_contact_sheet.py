@@ -12,8 +12,8 @@ from PIL import Image
 from gradveil.cli import main
 from gradveil.data.photos import photos
 from gradveil.policies import LIBRARIES, Policy, library_of
-from gradveil.policies.contact_sheet import caption, contact_sheet
-from gradveil.policies.picture import to_picture
+from gradveil.transforms.contact_sheet import caption, contact_sheet
+from gradveil.transforms.picture import to_picture
 
 OWN = "[[entry]]\noperation = 'rotate'\nmagnitude = 3\n[[entry]]\noperation = 'brightness'\nmagnitude = 9\n"
 

@@ -15,7 +15,7 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.models import MODELS
 from gradveil.policies.curves import POINTS, Watch, curves, moments
-from gradveil.policies.policy import Policy
+from gradveil.transforms.policy import Policy
 
 EXACT = Compute(precision="float64")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError
 from gradveil.data.photos import photos
 from gradveil.policies import LIBRARIES, Entry, Library, library_of
-from gradveil.policies.operation import OPERATIONS
+from gradveil.transforms.operation import OPERATIONS
 
 # table 1 of the journal version by operation: index -> magnitude
 TABLE_1 = {

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from gradveil.core.seeds import Seed
-from gradveil.policies import operation
-from gradveil.policies.operation import OPERATIONS
+from gradveil.transforms import operation
+from gradveil.transforms.operation import OPERATIONS
 
 
 @pytest.mark.parametrize("name", OPERATIONS)

@@ -18,8 +18,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
 from gradveil.policies import semi_trained as cache
-from gradveil.policies.policy import Policy
 from gradveil.policies.search import Search, search
+from gradveil.transforms.policy import Policy
 
 FORK = Compute(workers=2)
 

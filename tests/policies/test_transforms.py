@@ -10,8 +10,8 @@ from pil_transforms import PIL
 from torch import Tensor
 
 from gradveil.core.seeds import Seed
-from gradveil.policies.operation import OPERATIONS
-from gradveil.policies.training_pipeline import CropAndFlip, crop, flip
+from gradveil.transforms.operation import OPERATIONS
+from gradveil.transforms.pipeline import CropAndFlip, crop, flip
 
 SIZES = [(32, 32), (28, 28), (1, 1), (1, 2), (2, 1), (2, 2), (3, 3), (1, 7), (17, 1), (3, 40), (24, 37), (45, 20)]
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from torch.func import grad, jvp, vmap
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.operation import OPERATIONS
+from gradveil.transforms.operation import OPERATIONS
 
 MOVES = ["translateX", "translateY", "rotate"]
 LINEAR = ["shearX", "shearY", "translateX", "translateY", "color", "contrast", "sharpness", "brightness"]

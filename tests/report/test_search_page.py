@@ -8,10 +8,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradveil.policies.library import LIBRARIES
 from gradveil.policies.outcome import Confirmed, Outcome, Scored
 from gradveil.record import Record
 from gradveil.report.search_page import charts, write_search_page
+from gradveil.transforms.library import LIBRARIES
 
 
 def record(policy: str, score: str, values: list[float]) -> Record:

@@ -11,7 +11,7 @@ SIZE = 96  # pixels of a picture on the sheet
 def transform_rows(library: str) -> list[dict[str, Any]]:
     """One row per entry, as the other tables have them."""
     from gradveil.defenses.ats import PAPER
-    from gradveil.policies.library import library_of
+    from gradveil.transforms.library import library_of
 
     found = library_of(library)
     return [
@@ -34,8 +34,8 @@ def transform_rows(library: str) -> list[dict[str, Any]]:
 
 def transform_lines(library: str) -> list[str]:
     """Number, name, amount and what it does; entries that are the same function say so."""
-    from gradveil.policies.contact_sheet import amount_of
-    from gradveil.policies.library import library_of
+    from gradveil.transforms.contact_sheet import amount_of
+    from gradveil.transforms.library import library_of
 
     found = library_of(library)
     lines = []
@@ -49,8 +49,8 @@ def write_pictures(library: str, file: Path) -> None:
     """A contact sheet of the library."""
     from gradveil.core.errors import ConfigError
     from gradveil.data.photos import photos
-    from gradveil.policies.contact_sheet import contact_sheet
-    from gradveil.policies.library import library_of
+    from gradveil.transforms.contact_sheet import contact_sheet
+    from gradveil.transforms.library import library_of
 
     if file.suffix.lower() != ".png":
         raise ConfigError(f"--pictures: {file}: expected a file name that ends in .png")

@@ -18,10 +18,10 @@ from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch, Update
 from gradveil.core.view import View
-from gradveil.policies.file import read_policy
-from gradveil.policies.library import library_of
-from gradveil.policies.policy import Policy
-from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.transforms.library import library_of
+from gradveil.transforms.pipeline import CropAndFlip
+from gradveil.transforms.policy import Policy
+from gradveil.transforms.policy_file import read_policy
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

@@ -8,8 +8,8 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.defenses.ats import PAPER as ATS
 from gradveil.defenses.ats import Ats
-from gradveil.policies.library import library_of
-from gradveil.policies.policy import Policy
+from gradveil.transforms.library import library_of
+from gradveil.transforms.policy import Policy
 
 PAPER = ATS
 LONGEST = 12

@@ -7,7 +7,7 @@ from io import BytesIO
 from PIL import Image
 from torch import Tensor
 
-from gradveil.policies.picture import to_picture
+from gradveil.transforms.picture import to_picture
 
 GAP, SMALLEST = 4, 96  # pixels
 

@@ -23,7 +23,7 @@ from gradveil.core.types import Batch, Params, Update
 from gradveil.defenses.error_feedback import ErrorFeedback
 from gradveil.fl.rule import ruled
 from gradveil.fl.settings import Federation
-from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.transforms.pipeline import CropAndFlip
 
 Statistics = Mapping[str, Tensor]  # layer.mean and layer.var, as in an observation
 

@@ -15,8 +15,8 @@ from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
 from gradveil.fl.client import pictures_of, round_data, stream_of
 from gradveil.fl.clients import Clients
-from gradveil.policies.draw import Draw
-from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.transforms.draw import Draw
+from gradveil.transforms.pipeline import CropAndFlip
 
 AT_ONCE = 4096  # pictures that are cropped and transformed at once
 

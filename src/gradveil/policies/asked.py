@@ -11,11 +11,11 @@ from gradveil.config.schema import Scalar
 from gradveil.core.check import check
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.policies.candidates import space
-from gradveil.policies.library import Library, library_of
-from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import PRIVACY_SCORES, Against
 from gradveil.policies.semi_trained import Recipe
 from gradveil.policies.threshold import parse_threshold
+from gradveil.transforms.library import Library, library_of
+from gradveil.transforms.policy import Policy
 
 Strategy = Literal["full", "race"]
 RANGES = {  # both ends allowed

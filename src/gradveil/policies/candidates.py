@@ -12,8 +12,8 @@ from itertools import product
 import torch
 
 from gradveil.core.seeds import Seed
-from gradveil.policies.library import Library
-from gradveil.policies.policy import Policy
+from gradveil.transforms.library import Library
+from gradveil.transforms.policy import Policy
 
 
 def candidates(library: Library, count: int, length: int, seed: Seed) -> tuple[Policy, ...]:

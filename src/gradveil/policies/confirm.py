@@ -25,10 +25,10 @@ from gradveil.plan import UNDEFENDED, Cell, Grid
 from gradveil.policies.correlation import pearson, spearman
 from gradveil.policies.material import Material
 from gradveil.policies.outcome import Confirmed, Scored, Validation
-from gradveil.policies.policy import Policy
 from gradveil.policies.ranking import Ranked
 from gradveil.record import Record
 from gradveil.runner import attack
+from gradveil.transforms.policy import Policy
 from gradveil.trial import Judge, Trial
 from gradveil.verdict.leak import Baselines
 

@@ -20,9 +20,9 @@ from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.interval import mean_interval
-from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import gradsim
 from gradveil.policies.similarity import Products, Similarity
+from gradveil.transforms.policy import Policy
 
 POINTS = 21
 MOMENTS = 13

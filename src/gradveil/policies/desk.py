@@ -13,11 +13,11 @@ from gradveil.fanout import Fanout
 from gradveil.folder import RunFolder
 from gradveil.journal import Journal
 from gradveil.plan import Cell
-from gradveil.policies.library import Library, library_of
-from gradveil.policies.policy import Policy
 from gradveil.policies.scoring import Kind, Scorer, Task
 from gradveil.progress import Progress
 from gradveil.record import Record
+from gradveil.transforms.library import Library, library_of
+from gradveil.transforms.policy import Policy
 from gradveil.trial import Trial
 
 TOGETHER, ON_A_GPU = 4, 16  # tasks of a job: so many are lost by a kill, and a process is worth starting for them

@@ -10,8 +10,8 @@ from typing import Any
 
 from gradveil.core.files import private_files, write_whole
 from gradveil.policies.correlation import Correlation
-from gradveil.policies.file import SCHEMA
-from gradveil.policies.library import Library
+from gradveil.transforms.library import Library
+from gradveil.transforms.policy_file import SCHEMA
 
 NOT_VALIDATED = "proxy not validated here"
 COUNTS = ("candidates", "distinct", "distorted", "passed", "failed", "scored")

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.interval import Interval, mean_interval
-from gradveil.policies.draw import Draw
 from gradveil.policies.similarity import Products, Similarity
+from gradveil.transforms.draw import Draw
 
 Against = Literal["unaware", "adaptive"]
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import PrivacyScore, combined
+from gradveil.transforms.policy import Policy
 
 RESAMPLES = 500
 

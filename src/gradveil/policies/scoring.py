@@ -19,13 +19,13 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.policies.accuracy import jacobians, spread_scores
-from gradveil.policies.draw import Draw
 from gradveil.policies.fsim import fsim
-from gradveil.policies.library import Spec
-from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import Against, PrivacyScore, approach
 from gradveil.policies.similarity import Similarity
-from gradveil.policies.training_pipeline import CropAndFlip
+from gradveil.transforms.draw import Draw
+from gradveil.transforms.library import Spec
+from gradveil.transforms.pipeline import CropAndFlip
+from gradveil.transforms.policy import Policy
 
 Kind = Literal["privacy", "accuracy", "fsim"]
 

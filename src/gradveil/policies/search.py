@@ -32,7 +32,6 @@ from gradveil.policies.curves import Watch, curves
 from gradveil.policies.desk import Desk
 from gradveil.policies.ground import Ground, prepared
 from gradveil.policies.outcome import Outcome, Scored
-from gradveil.policies.policy import Policy
 from gradveil.policies.privacy import combined
 from gradveil.policies.race import blocks, leaders, survivors, whole, yardsticks
 from gradveil.policies.ranking import Ranked, hybrid, rank
@@ -40,6 +39,7 @@ from gradveil.policies.scoring import Task
 from gradveil.policies.threshold import bar_of
 from gradveil.progress import Progress, Silent
 from gradveil.provenance import provenance
+from gradveil.transforms.policy import Policy
 
 __all__ = ["Search", "search"]
 ON_A_CPU = 32  # pictures at once: fixed, since memory that happens to be free must not move a number

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from gradveil.core.errors import ConfigError
 from gradveil.policies.accuracy import THRESHOLD
-from gradveil.policies.policy import Policy
 from gradveil.policies.scoring import Task
+from gradveil.transforms.policy import Policy
 
 if TYPE_CHECKING:
     from gradveil.policies.desk import Desk

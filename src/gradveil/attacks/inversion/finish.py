@@ -9,7 +9,7 @@ from functools import lru_cache
 import torch
 
 from gradveil.core.types import Images
-from gradveil.policies import tone
+from gradveil.transforms import tone
 
 Finish = Callable[[Images], Images]  # pictures of all clients as the search left them, to pictures as reported
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from gradveil.policies.library import Entry
-from gradveil.policies.operation import OPERATIONS
+from gradveil.transforms.library import Entry
+from gradveil.transforms.operation import OPERATIONS
 
 
 def through(images: Tensor, entries: Sequence[Entry | None], choice: Tensor, signs: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.rounding import Amounts, Levels, Pictures, floored, levels, per_image, pictures, truncated
+from gradveil.transforms.rounding import Amounts, Levels, Pictures, floored, levels, per_image, pictures, truncated
 
 RED, GREEN, BLUE = 19595, 38470, 7471  # of 65536: what PIL takes for 0.299, 0.587 and 0.114
 

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from gradveil.policies.rounding import Amounts, Pictures
+from gradveil.transforms.rounding import Amounts, Pictures
 
 GREY = 128 / 255
 FIXED = 65536  # PIL's affine map counts in 1/65536 of a pixel

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.policies import enhance, geometry, shear, tone
+from gradveil.transforms import enhance, geometry, shear, tone
 
 AT_ONCE, FEWEST = 200_000, 8  # numbers in a block, and pictures of it
 

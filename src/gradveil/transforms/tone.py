@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from gradveil.policies.rounding import (
+from gradveil.transforms.rounding import (
     WHITE,
     Amounts,
     Pictures,

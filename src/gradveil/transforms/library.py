@@ -16,7 +16,7 @@ from typing import Any
 
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.read_toml import read_toml
-from gradveil.policies.operation import OPERATIONS, Operation
+from gradveil.transforms.operation import OPERATIONS, Operation
 
 MAGNITUDES = 10
 MOST = 1000  # entries

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.policies.rounding import Amounts, Levels, Pictures, levels, pictures, truncated
+from gradveil.transforms.rounding import Amounts, Levels, Pictures, levels, pictures, truncated
 
 
 def shear_x(images: Pictures, amount: Amounts) -> Pictures:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.library import LIBRARIES, Library, entry_of
-from gradveil.policies.policy import Policy
+from gradveil.transforms.library import LIBRARIES, Library, entry_of
+from gradveil.transforms.policy import Policy
 
 SCHEMA = 1
 LARGEST = 10_000_000  # bytes; a search may list every policy that it tried

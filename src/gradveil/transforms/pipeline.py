@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
-from gradveil.policies.geometry import moved
-from gradveil.policies.rounding import Pictures
+from gradveil.transforms.geometry import moved
+from gradveil.transforms.rounding import Pictures
 
 PADDING = 4
 Offsets = Int[Tensor, " image"]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from gradveil.policies.library import Entry, Library
-from gradveil.policies.picture import to_picture
-from gradveil.policies.policy import Policy
+from gradveil.transforms.library import Entry, Library
+from gradveil.transforms.picture import to_picture
+from gradveil.transforms.policy import Policy
 
 COLUMNS, GAP, LINE = 5, 8, 14
 PAPER, INK = "white", "black"

@@ -15,10 +15,10 @@ from PIL import Image
 from torch import Generator, Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.draw import Draw
-from gradveil.policies.library import Library, Spec, library_of
-from gradveil.policies.picture import from_bytes, from_picture, to_bytes, to_picture
-from gradveil.policies.slot import through
+from gradveil.transforms.draw import Draw
+from gradveil.transforms.library import Library, Spec, library_of
+from gradveil.transforms.picture import from_bytes, from_picture, to_bytes, to_picture
+from gradveil.transforms.slot import through
 
 IDENTITY = "none"
 NUMBERS = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})*")
