@@ -3,7 +3,7 @@
 import torch
 
 from gradveil.metrics import METRICS
-from gradveil.policies.fsim import fsim
+from gradveil.metrics.fsim_map import fsim
 
 
 def test_every_picture_gets_what_it_gets_alone():

@@ -11,8 +11,8 @@ from scenes import drawn
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.fsim import fsim, reduced
-from gradveil.policies.phase_congruency import median
+from gradveil.metrics.fsim_map import fsim, reduced
+from gradveil.metrics.phase_congruency import median
 
 
 def textbook_phase(gray: np.ndarray) -> np.ndarray:

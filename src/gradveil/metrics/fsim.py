@@ -1,4 +1,4 @@
-"""Feature similarity as a metric: what edges and their order keep of a picture (see `gradveil.policies.fsim`)."""
+"""Feature similarity as a metric: what edges and their order keep of a picture (see `gradveil.metrics.fsim_map`)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from gradveil.core.metric import Metric
 from gradveil.core.types import Images
-from gradveil.policies.fsim import fsim as feature_similarity
+from gradveil.metrics.fsim_map import fsim as feature_similarity
 
 PAPER = "https://doi.org/10.1109/TIP.2011.2109730"
 AT_ONCE = 64  # pictures; bounds the memory, not the result

@@ -18,8 +18,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.metrics.fsim_map import fsim
 from gradveil.policies.accuracy import jacobians, spread_scores
-from gradveil.policies.fsim import fsim
 from gradveil.policies.privacy import Against, PrivacyScore, approach
 from gradveil.policies.similarity import Similarity
 from gradveil.transforms.draw import Draw

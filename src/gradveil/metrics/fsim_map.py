@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.phase_congruency import phase_congruency
+from gradveil.metrics.phase_congruency import phase_congruency
 
 PHASE, EDGE, CHROMA = 0.85, 160.0, 200.0  # T1, T2, and T3 = T4
 COLOR_SHARE = 0.03  # lambda
