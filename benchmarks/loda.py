@@ -15,7 +15,7 @@ from dataclasses import replace
 import torch
 
 from gradveil.core.compute import Compute, pick_device
-from gradveil.defenses.loda import Loda, loda_1, loda_2, loda_3
+from gradveil.defenses.loda.loda import Loda, loda_1, loda_2, loda_3
 from gradveil.encoders.encode import at_once
 from gradveil.provenance import device_name, now
 

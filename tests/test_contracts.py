@@ -46,7 +46,7 @@ from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.mixup import Mixup
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS

@@ -24,7 +24,7 @@ from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
 from gradveil.core.defense import Defense
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.models import load_weights
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed

@@ -20,7 +20,7 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.stack import Stack
 from gradveil.metrics.psnr import peak_signal_to_noise
 

@@ -15,7 +15,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.encoders.starts import fitted, hash_of, public_pool, start_of
 from gradveil.models import MODELS
 
@@ -152,7 +152,7 @@ def test_what_is_read_is_what_was_made(cache: Path) -> None:
 def test_what_is_in_the_cache_is_not_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
     private, kept = pictures(3), replace(TINY, cache=True)
     fresh = kept.encode(private)
-    monkeypatch.setattr("gradveil.defenses.loda.obscure", lambda *_: pytest.fail("encoded again"))
+    monkeypatch.setattr("gradveil.defenses.loda.loda.obscure", lambda *_: pytest.fail("encoded again"))
     assert torch.equal(kept.encode(private), fresh)
 
 

@@ -12,7 +12,7 @@ from blocks import ROOT, blocks, execute
 
 from gradveil.cli import main
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 
 PAGE = ROOT / "docs/methods/loda.md"
 TEXT = PAGE.read_text()

@@ -14,7 +14,7 @@ from torch import nn
 
 from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.encoders.extractor import load_extractor
 from gradveil.encoders.features import Features
 from gradveil.encoders.obscure import Recipe, Scale, obscure

@@ -28,8 +28,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
-from gradveil.defenses.loda import PAPER as PAPER
-from gradveil.defenses.loda import Loda, loda_of, shape_of, without_loda
+from gradveil.defenses.loda.loda import PAPER as PAPER
+from gradveil.defenses.loda.loda import Loda, loda_of, shape_of, without_loda
 from gradveil.encoders.encode import at_once
 from gradveil.encoders.inverse import Decoder, Way
 from gradveil.encoders.obscure import Scale

@@ -9,7 +9,7 @@ from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import instahide
 from gradveil.defenses.laplacian import Laplacian
-from gradveil.defenses.loda import Loda, loda_1, loda_2, loda_3
+from gradveil.defenses.loda.loda import Loda, loda_1, loda_2, loda_3
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.oasis import Oasis, oasis_hf, oasis_mr, oasis_mr_sh
 from gradveil.defenses.precode import Precode

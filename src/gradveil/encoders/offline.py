@@ -28,7 +28,7 @@ from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
 from gradveil.defenses.ats import Ats
-from gradveil.defenses.loda import Loda
+from gradveil.defenses.loda.loda import Loda
 from gradveil.encoders.sheet import before_and_after
 from gradveil.encoders.starts import hash_of
 from gradveil.folder import JOURNAL
