@@ -27,10 +27,10 @@ from weights import TABLES
 
 from gradveil.core.progress import leave_if_stopped
 from gradveil.data import load
-from gradveil.encoders.extractor import checked, load_extractor
-from gradveil.encoders.features import Features
-from gradveil.encoders.obscure import Reduce, Scale, Units, of_length_one, projected, size
-from gradveil.encoders.starts import hash_of, start_of
+from gradveil.defenses.loda.extractor import checked, load_extractor
+from gradveil.defenses.loda.features import Features
+from gradveil.defenses.loda.obscure import Reduce, Scale, Units, of_length_one, projected, size
+from gradveil.defenses.loda.starts import hash_of, start_of
 from gradveil.metrics import METRICS
 
 SHAPE, POOL, SMALL = (3, 32, 32), 512, 1e-12

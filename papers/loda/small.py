@@ -29,10 +29,10 @@ from training import Cells, trained
 from weights import PRESETS
 
 from gradveil.data import Dataset, load
-from gradveil.encoders.features import Features
-from gradveil.encoders.half import in_half
-from gradveil.encoders.obscure import Recipe, Scale, obscure
-from gradveil.encoders.starts import hash_of, start_of
+from gradveil.defenses.loda.features import Features
+from gradveil.defenses.loda.half import in_half
+from gradveil.defenses.loda.obscure import Recipe, Scale, obscure
+from gradveil.defenses.loda.starts import hash_of, start_of
 from gradveil.fit import accuracy
 from gradveil.models.start import weights_from
 from gradveil.core.types import Batch

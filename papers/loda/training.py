@@ -16,7 +16,7 @@ from study import DEFENDED, Study
 from torch import Tensor, nn
 
 from gradveil.core.defense import Defense
-from gradveil.defenses.mixing import Mixing
+from gradveil.defenses._mixing import Mixing
 from gradveil.fit import accuracy, fit
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch

@@ -31,8 +31,8 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.data.photos import photos
+from gradveil.defenses._mixing import draw_inside, draw_weights
 from gradveil.defenses.instahide import instahide
-from gradveil.defenses.mixing import draw_inside, draw_weights
 from gradveil.defenses.mixup import Mixup
 from gradveil.metrics import align
 from gradveil.metrics.psnr import peak_signal_to_noise

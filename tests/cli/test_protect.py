@@ -19,7 +19,7 @@ from safetensors import safe_open
 
 from gradveil import data
 from gradveil.cli import main
-from gradveil.encoders import offline
+from gradveil.protect import offline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
 from children import forked, until

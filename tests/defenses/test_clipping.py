@@ -19,10 +19,10 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.defenses import DEFENSES
+from gradveil.defenses._per_example import TOGETHER, clipped, layer_of, length, mean_of_each
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.defenses.per_example import TOGETHER, clipped, layer_of, length, mean_of_each
 from gradveil.defenses.stack import Stack
 
 BOTH = pytest.mark.parametrize("kind", [Dpsgd, FedCdp])

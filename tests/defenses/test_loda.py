@@ -16,7 +16,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.loda import Loda
-from gradveil.encoders.starts import fitted, hash_of, public_pool, start_of
+from gradveil.defenses.loda.starts import fitted, hash_of, public_pool, start_of
 from gradveil.models import MODELS
 
 SHAPE = (3, 8, 8)

@@ -15,9 +15,9 @@ from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.defenses._mixing import Mixing, draw_inside, draw_weights
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import LEAST, InstaHide, instahide
-from gradveil.defenses.mixing import Mixing, draw_inside, draw_weights
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.stack import Stack
 from gradveil.fl.client import round_data

@@ -21,8 +21,8 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES
+from gradveil.defenses._copies import TRANSFORMS
 from gradveil.defenses.oasis import Oasis
-from gradveil.defenses.oasis_copies import TRANSFORMS
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
 from gradveil.metrics.psnr import peak_signal_to_noise

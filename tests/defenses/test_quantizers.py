@@ -21,7 +21,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
-from gradveil.defenses.cells import Cells, bucketed, range_of, turned, unbucketed
+from gradveil.defenses._quantization import Cells, bucketed, range_of, turned, unbucketed
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack, stack
 from gradveil.defenses.topk import TopK

@@ -12,10 +12,10 @@ from blocks import ROOT, blocks, execute
 from gradveil.core.check import options_of
 from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES
+from gradveil.defenses.from_text import defense_from
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
-from gradveil.fl.defense_text import defense_from
 from gradveil.wire import encoded_size
 
 PAGE = ROOT / "docs/methods/update-defenses.md"

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradveil.encoders.extractor import load_extractor
-from gradveil.encoders.features import Features
-from gradveil.encoders.half import in_half
-from gradveil.encoders.obscure import Extract, Recipe, Scale, obscure, size
-from gradveil.encoders.starts import public_pool
+from gradveil.defenses.loda.extractor import load_extractor
+from gradveil.defenses.loda.features import Features
+from gradveil.defenses.loda.half import in_half
+from gradveil.defenses.loda.obscure import Extract, Recipe, Scale, obscure, size
+from gradveil.defenses.loda.starts import public_pool
 
 SHAPE = (3, 16, 16)
 C = {"first5": 20.0, "all": 30.0}

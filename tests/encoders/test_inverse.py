@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradveil.encoders.extractor import load_extractor
-from gradveil.encoders.features import Features
-from gradveil.encoders.inverse import Decoder, Way, outward_left_out
-from gradveil.encoders.obscure import Recipe, Scale, obscure, slope_at
+from gradveil.defenses.loda.extractor import load_extractor
+from gradveil.defenses.loda.features import Features
+from gradveil.defenses.loda.inverse import Decoder, Way, outward_left_out
+from gradveil.defenses.loda.obscure import Recipe, Scale, obscure, slope_at
 
 SHAPE = (3, 6, 6)
 GRAY = torch.full(SHAPE, 0.5, dtype=torch.float64)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
-from gradveil.encoders.extractor import load_extractor
-from gradveil.encoders.features import Features, Layers
-from gradveil.encoders.obscure import UNIT, Extract, Recipe, Scale, obscure, of_length_one, size, slope_at
+from gradveil.defenses.loda.extractor import load_extractor
+from gradveil.defenses.loda.features import Features, Layers
+from gradveil.defenses.loda.obscure import UNIT, Extract, Recipe, Scale, obscure, of_length_one, size, slope_at
 from gradveil.models import MODELS
 
 SHAPE = (3, 8, 8)

@@ -10,8 +10,8 @@ from torch import nn
 
 from gradveil.core.types import Batch
 from gradveil.data import load
-from gradveil.encoders import training
-from gradveil.encoders.training import Schooling, in_bf16, train_extractor
+from gradveil.train import extractor as training
+from gradveil.train.extractor import Schooling, in_bf16, train_extractor
 
 
 def test_bfloat16_is_for_gpus() -> None:

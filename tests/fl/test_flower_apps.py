@@ -19,13 +19,13 @@ from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
+from gradveil.defenses.from_text import defense_from
 from gradveil.fl.aggregate import resting
 from gradveil.fl.agreed import drawn
 from gradveil.fl.central import Central
 from gradveil.fl.client import running_of
 from gradveil.fl.clients import Clients
 from gradveil.fl.curious import read_rounds
-from gradveil.fl.defense_text import defense_from
 from gradveil.fl.flower import train as train_by_flower
 from gradveil.fl.flower_server import FlowerServer
 from gradveil.fl.partition import partition

@@ -14,10 +14,10 @@ from torch import nn
 
 from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES
+from gradveil.defenses.loda.extractor import load_extractor
+from gradveil.defenses.loda.features import Features
 from gradveil.defenses.loda.loda import Loda
-from gradveil.encoders.extractor import load_extractor
-from gradveil.encoders.features import Features
-from gradveil.encoders.obscure import Recipe, Scale, obscure
+from gradveil.defenses.loda.obscure import Recipe, Scale, obscure
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "loda"))

@@ -12,7 +12,7 @@ from gradveil.accounting.epsilon import Accountant, Epsilon, epsilon
 from gradveil.core.client import parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.defenses.per_example import layer_of
+from gradveil.defenses._per_example import layer_of
 
 
 def noisy_part(defense: Defense) -> Defense | None:

@@ -24,7 +24,7 @@ from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
-from gradveil.defenses.mixing import Mixing, mixing_in
+from gradveil.defenses._mixing import Mixing, mixing_in
 
 PAPER = Paper("Is Private Learning Possible with Instance Encoding?", "Carlini et al.", 2020, "arXiv:2011.05315")
 Similarity = Literal["network", "pixels"]

@@ -28,12 +28,12 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.defenses.loda.encode import at_once
+from gradveil.defenses.loda.inverse import Decoder, Way
 from gradveil.defenses.loda.loda import PAPER as PAPER
 from gradveil.defenses.loda.loda import Loda, loda_of, shape_of, without_loda
-from gradveil.encoders.encode import at_once
-from gradveil.encoders.inverse import Decoder, Way
-from gradveil.encoders.obscure import Scale
-from gradveil.encoders.starts import hash_of, public_pool
+from gradveil.defenses.loda.obscure import Scale
+from gradveil.defenses.loda.starts import hash_of, public_pool
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 Inner = Literal["invertgrad", "adam-l1", "gradinversion", "sgd-cosine"]

@@ -25,10 +25,10 @@ from gradveil.core.errors import ConfigError, DiskError, unknown
 from gradveil.data import Dataset
 from gradveil.data.encoded import ARCHIVE, SHEET, refuse_encoded
 from gradveil.defenses import DEFENSES
-from gradveil.encoders.offline import Protection, protect
-from gradveil.encoders.starts import options_for
-from gradveil.encoders.training import Schooling, store_extractor, train_extractor
+from gradveil.defenses.loda.starts import options_for
 from gradveil.folder import BROKEN, FULL, JOURNAL
+from gradveil.protect.offline import Protection, protect
+from gradveil.train.extractor import Schooling, store_extractor, train_extractor
 
 PRECISIONS = ("float32", "tf32", "bf16")
 

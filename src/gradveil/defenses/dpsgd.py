@@ -15,8 +15,8 @@ from torch import Generator, nn
 
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
-from gradveil.defenses.per_example import clipped, mean_of_each, refuse_batch_statistics
+from gradveil.defenses._noise import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
+from gradveil.defenses._per_example import clipped, mean_of_each, refuse_batch_statistics
 
 PAPER = Paper("Deep Learning with Differential Privacy", "Abadi et al.", 2016, "arXiv:1607.00133")
 

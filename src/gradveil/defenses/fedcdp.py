@@ -15,8 +15,8 @@ from torch import Generator, Tensor, nn
 
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses.noisy import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
-from gradveil.defenses.per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
+from gradveil.defenses._noise import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
+from gradveil.defenses._per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
 
 PAPER = Paper("Gradient-Leakage Resilient Federated Learning", "Wei et al.", 2021, "arXiv:2107.01154")
 

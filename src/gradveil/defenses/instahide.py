@@ -20,7 +20,7 @@ from gradveil.core.mixture import Mixture
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, names_of, too_few
+from gradveil.defenses._mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, names_of, too_few
 
 PAPER = Paper(
     "InstaHide: Instance-hiding Schemes for Private Distributed Learning", "Huang et al.", 2020, "arXiv:2010.02772"

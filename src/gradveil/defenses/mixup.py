@@ -14,7 +14,7 @@ from gradveil.core.defense import Paper
 from gradveil.core.mixture import Mixture
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
-from gradveil.defenses.mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, too_few
+from gradveil.defenses._mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, too_few
 
 PAPER = Paper("mixup: Beyond Empirical Risk Minimization", "Zhang et al.", 2018, "arXiv:1710.09412")
 

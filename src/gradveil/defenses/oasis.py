@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.types import Batch, Update
-from gradveil.defenses.oasis_copies import TRANSFORMS, Interpolation
+from gradveil.defenses._copies import TRANSFORMS, Interpolation
 
 PAPER = Paper(
     "OASIS: Offsetting Active Reconstruction Attacks in Federated Learning", "Jeter et al.", 2024, "arXiv:2311.13739"

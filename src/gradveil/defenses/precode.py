@@ -25,7 +25,7 @@ from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses.layers import linear_layer, output_of
+from gradveil.defenses._layers import linear_layer, output_of
 from gradveil.models.start import weights_from
 
 PAPER = Paper(

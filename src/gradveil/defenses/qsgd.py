@@ -15,7 +15,7 @@ from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import uniform
 from gradveil.core.types import Update
-from gradveil.defenses.cells import (
+from gradveil.defenses._quantization import (
     Cells,
     Norm,
     bucketed,

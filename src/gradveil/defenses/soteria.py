@@ -21,8 +21,8 @@ from torch.func import functional_call, vjp, vmap
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses.layers import input_of, linear_layer
-from gradveil.defenses.per_example import mean_of_each, refuse_batch_statistics
+from gradveil.defenses._layers import input_of, linear_layer
+from gradveil.defenses._per_example import mean_of_each, refuse_batch_statistics
 
 PAPER = Paper(
     "Soteria: Provable Defense against Privacy Leakage in Federated Learning from Representation Perspective",

@@ -14,7 +14,16 @@ from torch import Generator, Tensor
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Update
-from gradveil.defenses.cells import Cells, Norm, bucketed, check_quantizer, doubt, levels_of, range_of, step_seen
+from gradveil.defenses._quantization import (
+    Cells,
+    Norm,
+    bucketed,
+    check_quantizer,
+    doubt,
+    levels_of,
+    range_of,
+    step_seen,
+)
 
 PAPER = Paper("FedPAQ: A Communication-Efficient Federated Learning Method", "Reisizadeh et al.", 2020, "AISTATS")
 ROUNDING = 12**-0.5  # standard deviation in steps: half of one to either side, all alike

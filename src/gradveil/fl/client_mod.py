@@ -13,8 +13,8 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import GradveilError
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.defenses.from_text import defense_from
 from gradveil.fl.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
-from gradveil.fl.defense_text import defense_from
 from gradveil.fl.veiled_round import VeiledRound, place
 
 ClientCall = Callable[[Message, Context], Message]

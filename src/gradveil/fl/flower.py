@@ -21,7 +21,7 @@ from gradveil.core.errors import ConfigError, GradveilError, LockedError, unknow
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.types import Batch
-from gradveil.fl.defense_text import defense_from
+from gradveil.defenses.from_text import defense_from
 from gradveil.fl.partition import partition
 from gradveil.fl.result import Trained
 from gradveil.fl.settings import Federation

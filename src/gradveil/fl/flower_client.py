@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from gradveil.core.client import in_client_mode, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch
+from gradveil.defenses.from_text import defense_from
 from gradveil.fl.agreed import CLIENT, EXAMPLES, LOSS, ROUND
 from gradveil.fl.arrays import ArraysError, only_arrays, record_of, tensors_of
 from gradveil.fl.client import Reply, as_buffers, client_reply, running_of
-from gradveil.fl.defense_text import defense_from
 from gradveil.fl.settings import Federation
 from gradveil.fl.veiled_round import bound, loaded
 

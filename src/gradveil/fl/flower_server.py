@@ -15,11 +15,11 @@ from torch import nn
 
 from gradveil.core.files import private_files
 from gradveil.core.types import Batch
+from gradveil.defenses.from_text import defense_from
 from gradveil.fit import accuracy
 from gradveil.fl.agreed import LOSS, Agreed
 from gradveil.fl.arrays import record_of, tensors_of
 from gradveil.fl.curious import CuriousServer
-from gradveil.fl.defense_text import defense_from
 from gradveil.fl.flower_client import MakeModel
 from gradveil.fl.result import RoundResult
 from gradveil.fl.round_capture import Protocol

@@ -11,7 +11,7 @@ from gradveil import data
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.data import Dataset
-from gradveil.encoders.starts import fitted, options_for
+from gradveil.defenses.loda.starts import fitted, options_for
 from gradveil.generators.conditional import FIRST
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails

@@ -13,7 +13,7 @@ from gradveil import data
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.seeds import Seed
-from gradveil.encoders.starts import fitted, options_for
+from gradveil.defenses.loda.starts import fitted, options_for
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
 
 HELD_OUT, MOST_HELD = 10, 256  # one in so many is kept to say what was learned

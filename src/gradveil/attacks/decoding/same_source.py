@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 
 from gradveil.core.seeds import Seed
-from gradveil.defenses.mixing import Mixing, draw_weights
+from gradveil.defenses._mixing import Mixing, draw_weights
 from gradveil.models.start import weights_from
 
 WIDTH = 16

@@ -1,7 +1,7 @@
 """Learning to Obscure Data (Wan et al., 2022): clients train on pictures with the features of theirs and other pixels.
 
 An encoding starts at a public picture and goes where the features of a public network are those of the private picture
-and the pixels are not (equation 4, `gradveil.encoders.obscure`). Pixels are in units of the network's normalization,
+and the pixels are not (equation 4, `gradveil.defenses.loda.obscure`). Pixels are in units of the network's normalization,
 which the paper leaves open (docs/decisions/0016-loda-reading.md). Differs: the start is chosen by the picture's hash
 instead of drawn, so that one picture has one encoding, and it is moved a little, so that no two pictures share one.
 The update is that of the encodings, and an attacker who knows the defense has no surrogate to run: it inverts the
@@ -22,14 +22,14 @@ from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, Update
+from gradveil.defenses.loda.cache import Cache
+from gradveil.defenses.loda.encode import encoded, refuse_encodings
+from gradveil.defenses.loda.extractor import TRAIN, checked, fingerprint, identity, load_extractor
+from gradveil.defenses.loda.features import Features, Layers
+from gradveil.defenses.loda.half import in_half
+from gradveil.defenses.loda.obscure import Recipe, Reduce, Scale, Units, obscure
+from gradveil.defenses.loda.starts import Starts, hash_of, public_pool, start_of
 from gradveil.defenses.stack import Stack
-from gradveil.encoders.cache import Cache
-from gradveil.encoders.encode import encoded, refuse_encodings
-from gradveil.encoders.extractor import TRAIN, checked, fingerprint, identity, load_extractor
-from gradveil.encoders.features import Features, Layers
-from gradveil.encoders.half import in_half
-from gradveil.encoders.obscure import Recipe, Reduce, Scale, Units, obscure
-from gradveil.encoders.starts import Starts, hash_of, public_pool, start_of
 from gradveil.models.start import Shape
 
 PAPER = Paper(

@@ -9,7 +9,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import normal
-from gradveil.defenses.additive import SNR, energy, numbers
+from gradveil.defenses._additive import SNR, energy, numbers
 
 NOISE = 1.0
 

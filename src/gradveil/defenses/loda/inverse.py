@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.progress import leave_if_stopped
-from gradveil.encoders.obscure import UNIT, Extract, Reduce, Scale, size, weighed
+from gradveil.defenses.loda.obscure import UNIT, Extract, Reduce, Scale, size, weighed
 
 Aim = Literal["stationary", "features"]
 AT_THE_EDGE = 1e-3  # how near to 0 or 1 a pixel counts as held there

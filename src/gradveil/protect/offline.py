@@ -29,11 +29,11 @@ from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.loda.loda import Loda
-from gradveil.encoders.sheet import before_and_after
-from gradveil.encoders.starts import hash_of
+from gradveil.defenses.loda.starts import hash_of
 from gradveil.folder import JOURNAL
 from gradveil.journal import Journal
 from gradveil.progress import Progress, Silent
+from gradveil.protect.sheet import before_and_after
 from gradveil.provenance import device_name, now, own_version
 from gradveil.record import Record
 

@@ -14,8 +14,8 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.threads import threads
-from gradveil.encoders.cache import Cache
-from gradveil.encoders.starts import hash_of
+from gradveil.defenses.loda.cache import Cache
+from gradveil.defenses.loda.starts import hash_of
 
 ON_A_CPU, ON_A_GPU, SMALL = 4, 256, 32 * 32  # pictures at once, of so many pixels; fewer if they are larger
 Encode = Callable[[Tensor, list[str]], Tensor]  # pictures and their hashes -> encodings

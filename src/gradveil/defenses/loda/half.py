@@ -9,8 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from gradveil.encoders.features import Features
-from gradveil.encoders.obscure import Extract
+from gradveil.defenses.loda.features import Features
+from gradveil.defenses.loda.obscure import Extract
 
 
 def in_half(features: Features) -> Extract:

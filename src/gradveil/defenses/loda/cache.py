@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.files import cache_folder, private_files
-from gradveil.encoders.starts import hash_of
+from gradveil.defenses.loda.starts import hash_of
 
 
 @dataclass(frozen=True)
