@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.attacks.inversion import matcher
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.matcher import OneTrial, Vmap
-from gradveil.attacks.inversion.trilinear import Trilinear
+from gradveil.engine import matcher
+from gradveil.engine.distance import L2
+from gradveil.engine.matcher import OneTrial, Vmap
+from gradveil.engine.trilinear import Trilinear
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

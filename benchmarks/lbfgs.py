@@ -21,7 +21,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.dlg import dlg
-from gradveil.attacks.inversion.prior import TotalVariation
+from gradveil.engine.priors.prior import TotalVariation
 from gradveil.core.compute import Compute
 from gradveil.data.photos import photos
 from gradveil.core.defense import Defense

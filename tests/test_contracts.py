@@ -32,8 +32,6 @@ from torch import Tensor, nn
 
 import gradveil.defenses
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import Cosine
 from gradveil.config import AuditConfig, Choice, dumps, from_tables
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.client import parameters_of
@@ -48,6 +46,8 @@ from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.mixup import Mixup
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import Cosine
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize

@@ -19,8 +19,8 @@ from typing import Any
 
 from victims import Bench, attacked_together, bench_of, defense_of, pictures_of, tell
 
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.space import Pixels
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.spaces.pixels import Pixels
 from gradveil.attacks.invertgrad import invertgrad_ats
 from gradveil.data import Dataset
 

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.selection import by_match_and_roughness
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.selection import by_match_and_roughness
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.attack import Reconstruction
-from gradveil.attacks.inversion.backend import Chosen
-from gradveil.attacks.inversion.descent import Descent, Stepper, best_of
-from gradveil.attacks.inversion.engine import Inversion, Outcome
+from gradveil.engine.backend import Chosen
+from gradveil.engine.descent import Descent, Stepper, best_of
+from gradveil.engine.inversion import Inversion, Outcome
 from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES

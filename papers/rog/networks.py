@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from victims import BATCH, Bench, bench_of, parser, tell
 
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.matcher import OneTrial
+from gradveil.engine.distance import L2
+from gradveil.engine.matcher import OneTrial
 from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed, uniform
 

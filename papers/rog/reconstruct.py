@@ -19,7 +19,7 @@ from torch import Tensor
 from victims import Bench, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.engine import Inversion
+from gradveil.engine.inversion import Inversion
 from gradveil.core.defense import Defense
 
 MOMENTS = 30

@@ -33,7 +33,7 @@ from victims import about, model_of, now, tell
 
 from gradveil.attacks import ATTACKS
 from gradveil.core.attack import Reconstruction
-from gradveil.attacks.inversion.gan_inversion import Likeness
+from gradveil.engine.gan_inversion import Likeness
 from gradveil.attacks.rogs import Rogs, generator_like, targets_of
 from gradveil.core.compute import Compute, pick_device
 from gradveil.core.choice import parse_choice

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor, nn
 from watch import Watched, search, watch
 
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, equalize, keep
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize, keep
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute, pick_device
 from gradveil.data import Dataset

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.descent import Carry, Descent, Stepper, best_of, eager, graphed
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.finish import keep
+from gradveil.engine.backend import choose
+from gradveil.engine.descent import Carry, Descent, Stepper, best_of, eager, graphed
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.finish import keep
 from gradveil.core.compute import Compute
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation

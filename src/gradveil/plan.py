@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, replace
 
-from gradveil.attacks.history_average import REDRAWN
 from gradveil.core.attack import Attack
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
@@ -17,6 +16,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.engine.history_average import REDRAWN
 from gradveil.record import Attacker, Control
 
 STAGES = ("model", "data", "batch", "gradient", "update")

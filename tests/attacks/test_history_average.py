@@ -9,7 +9,6 @@ import torch
 from scenes import four_pictures, one_picture, perceptron, scene, seen_in, smooth
 from torch import Generator
 
-from gradveil.attacks.history_average import averaged
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.config import AuditConfig, ScenarioConfig, build
@@ -23,6 +22,7 @@ from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
 from gradveil.defenses.precode import Precode
+from gradveil.engine.history_average import averaged
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 

@@ -14,12 +14,6 @@ from scenes import MEAN, STD, drawn, four_pictures, scene, seen_in, smooth
 from torch import Generator, Tensor
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.descent import Objective
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.optimizer import Adam, Sgd, Steps
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.space import Pixels
-from gradveil.attacks.inversion.transformed import Affine, Gain, Padding, Part, Shifted, Transformed, starts
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import PACE, shifted, shifted_re_ats
 from gradveil.config import from_tables
@@ -31,6 +25,12 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
+from gradveil.engine.descent import Objective
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Adam, Sgd, Steps
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.spaces.learned_translation import Affine, Gain, Padding, Part, Shifted, Transformed, starts
+from gradveil.engine.spaces.pixels import Pixels
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 SEEN = seen_in(four_pictures(2))

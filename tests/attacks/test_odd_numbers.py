@@ -14,7 +14,6 @@ from torch import Generator, nn
 
 from gradveil import journal
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.distance import L1
 from gradveil.audit import Audit, run
 from gradveil.core.check import options_of
 from gradveil.core.compute import Compute
@@ -22,6 +21,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.types import Update
 from gradveil.defenses.stack import Stack
+from gradveil.engine.distance import L1
 from gradveil.metrics import METRICS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from

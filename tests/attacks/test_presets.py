@@ -14,17 +14,17 @@ from scenes import perceptron, scene, seen_in, smooth
 from test_contracts import ATTACK_ROWS, DOUBLE, brief
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.distance import L1, L2, Cosine
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.attacks.inversion.optimizer import Adam, Sgd, Steps
-from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.config import from_tables
 from gradveil.core.check import options_of
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.distance import L1, L2, Cosine
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.lbfgs import Lbfgs
+from gradveil.engine.lbfgs_plain import PlainLbfgs
+from gradveil.engine.optimizer import Adam, Sgd, Steps
+from gradveil.engine.spaces.pixels import Pixels
 
 SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cosine")  # of ATS; each may have variants
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]

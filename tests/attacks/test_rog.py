@@ -12,12 +12,6 @@ from safetensors.torch import save_file
 from scenes import CLASSES, drawn, scene, seen_in, smooth
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion import finish
-from gradveil.attacks.inversion.coarse import Bicubic
-from gradveil.attacks.inversion.decoded import Decoded
-from gradveil.attacks.inversion.finish import Enhance, Sequence, clamp, equalize, files_of
-from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.attacks.rog import rog, rog_code, rog_paper
 from gradveil.core.choice import parse_choice
 from gradveil.core.compute import Compute
@@ -27,6 +21,12 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.sign import Sign
+from gradveil.engine import finish
+from gradveil.engine.finish import Enhance, Sequence, clamp, equalize, files_of
+from gradveil.engine.optimizer import Adam, CosineDecay
+from gradveil.engine.spaces.bicubic import Bicubic
+from gradveil.engine.spaces.generator import Decoded
+from gradveil.engine.spaces.pixels import Pixels
 from gradveil.generators.autoencoder import Autoencoder
 from gradveil.generators.provenance import record_of
 from gradveil.generators.stored import store_network

@@ -11,8 +11,6 @@ from generator_files import tiny_generator, write_generator
 from scenes import CLASSES, one_picture, seen_in
 from torch import Tensor
 
-from gradveil.attacks.inversion.gan_inversion import GanInversion, Likeness, Targets, fitted
-from gradveil.attacks.inversion.perceptual import Perceptual
 from gradveil.attacks.rogs import NO_LPIPS, Rogs, rogs, rogs_paper
 from gradveil.cli import main
 from gradveil.core.attack import Attack, Reconstruction
@@ -20,6 +18,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.gan_inversion import GanInversion, Likeness, Targets, fitted
+from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.files import load_generator
 from gradveil.generators.provenance import check_not_trained_on, record_of
 from gradveil.metrics.lpips import perceptual_distance

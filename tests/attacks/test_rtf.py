@@ -12,7 +12,6 @@ from scenes import CLASSES, as_float32, drawn, one_hot, scene, smooth, usual
 from torch import Tensor, nn
 
 from gradveil.attacks.imprint.module import Imprint
-from gradveil.attacks.inversion.memory import cpu_bytes
 from gradveil.attacks.rtf import RobbingTheFed, rtf
 from gradveil.core.attack import Reconstruction
 from gradveil.core.defense import Defense
@@ -24,6 +23,7 @@ from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
+from gradveil.engine.memory import cpu_bytes
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from

@@ -13,8 +13,6 @@ from torch import Tensor, nn
 from torch.distributions import Normal, kl_divergence
 from torch.func import functional_call
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import Cosine
 from gradveil.attacks.linear import linear
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
@@ -26,6 +24,8 @@ from gradveil.defenses import DEFENSES
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.precode import Precode, VariationalBottleneck, bottleneck_of, fixed_draws
 from gradveil.defenses.stack import Stack
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import Cosine
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 FEDSGD = LocalTraining()

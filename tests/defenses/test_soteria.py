@@ -11,8 +11,6 @@ import torch
 from scenes import batch_statistics, four_pictures, one_picture, perceptron, scene, seen_in, smooth
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import L1, L2, Cosine
 from gradveil.audit import run
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build
 from gradveil.core.client import in_client_mode, parameters_of
@@ -22,6 +20,8 @@ from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import OFFSET, Soteria, scores
 from gradveil.defenses.stack import Stack
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import L1, L2, Cosine
 
 FEDSGD = LocalTraining()
 

@@ -16,7 +16,6 @@ from children import records
 from scenes import as_float32, one_picture
 from toys import Noise, audit
 
-from gradveil.attacks.inversion.descent import Objective
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit import Audit, run
 from gradveil.core.attack import Reconstruction
@@ -25,6 +24,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.descent import Objective
 from gradveil.metrics import METRICS
 from gradveil.progress import Lines
 from gradveil.record import Record

@@ -18,13 +18,13 @@ import torch
 from children import Child, forked, records, table, until
 from toys import Noise, audit
 
-from gradveil.attacks.inversion import chunks
 from gradveil.cli import main
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine import chunks
 from gradveil.seal import changed
 
 INTERRUPTED, AT_MOST = 130, 5.0  # seconds

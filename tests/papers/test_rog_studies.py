@@ -18,7 +18,6 @@ from generator_files import tiny_generator
 from scenes import as_float32, one_picture, seen_in
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.inversion.space import APART
 from gradveil.attacks.rog import rog
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
@@ -27,6 +26,7 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation, observe
 from gradveil.core.types import Batch
+from gradveil.engine.spaces.pixels import APART
 from gradveil.models.lenet import lenet
 
 STUDIES = Path(__file__).resolve().parents[2] / "papers/rog"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import torch
 
-from gradveil.attacks.inversion.trace import traced
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -13,6 +12,7 @@ from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.engine.snapshots import traced
 from gradveil.models import MODELS
 from gradveil.policies.curves import POINTS, Watch, curves, moments
 from gradveil.transforms.policy import Policy

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradveil.attacks.inversion.distance import L1
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import L1
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.spaces.pixels import Start
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

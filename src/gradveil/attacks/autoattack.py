@@ -19,10 +19,6 @@ from torch import Tensor
 
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
-from gradveil.attacks.inversion.distance import Cosine
-from gradveil.attacks.inversion.matcher import Loop, OneTrial
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.selection import ROUGHNESS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.core.attack import Attack, Reconstruction
@@ -33,6 +29,10 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.stack import Stack
+from gradveil.engine.distance import Cosine
+from gradveil.engine.matcher import Loop, OneTrial
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.selection import ROUGHNESS
 
 PAPER = Paper(
     "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",

@@ -16,7 +16,6 @@ from sys import float_info
 import torch
 from torch import nn
 
-from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.candidates import candidates
 from gradveil.attacks.imprint.functional import FEWEST
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
@@ -33,6 +32,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.defenses.oasis import Oasis
+from gradveil.engine.history_average import averaged
 
 PAPER = Paper(
     "When the Curious Abandon Honesty: Federated Learning Is Not Private",

@@ -11,13 +11,13 @@ L-BFGS without a line search on the plain sum of squares, in an open space.
 
 from __future__ import annotations
 
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.space import Pixels, Start
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import L2
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.lbfgs import Lbfgs
+from gradveil.engine.lbfgs_plain import PlainLbfgs
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.spaces.pixels import Pixels, Start
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 VALUES = 20  # of the objective in one iteration of torch's L-BFGS

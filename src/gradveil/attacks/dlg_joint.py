@@ -8,13 +8,13 @@ examples than classes) and for small ones: the fast back end holds labels fixed,
 
 from __future__ import annotations
 
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.joint import JointLabels, free
-from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import L2
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.lbfgs import Lbfgs
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.spaces.joint_labels import JointLabels, free
+from gradveil.engine.spaces.pixels import Pixels
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import L2
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.spaces.pixels import Start
 
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
 

@@ -9,15 +9,15 @@ are means over pixels, pictures stay in their box, and they are registered by wh
 
 from __future__ import annotations
 
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.group import GroupConsistency
-from gradveil.attacks.inversion.labels import given_or_lowest
-from gradveil.attacks.inversion.langevin import Langevin, WarmCosine
-from gradveil.attacks.inversion.optimizer import Adam
-from gradveil.attacks.inversion.prior import BatchNormStatistics, Norm, Prior, TotalVariation
-from gradveil.attacks.inversion.space import Pixels, Start
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import L2
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.labels import given_or_lowest
+from gradveil.engine.langevin import Langevin, WarmCosine
+from gradveil.engine.optimizer import Adam
+from gradveil.engine.priors.group import GroupConsistency
+from gradveil.engine.priors.prior import BatchNormStatistics, Norm, Prior, TotalVariation
+from gradveil.engine.spaces.pixels import Pixels, Start
 
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from gradveil.attacks.inversion.distance import Cosine, Unmatched
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.labels import last_linear
-from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.distance import Cosine, Unmatched
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.labels import last_linear
+from gradveil.engine.spaces.pixels import Start
 
 
 @dataclass(frozen=True, kw_only=True)

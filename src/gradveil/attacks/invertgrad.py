@@ -7,13 +7,13 @@ ATS and its reproduction attack with (TV 1e-4, 4,800 steps, one restart).
 
 from __future__ import annotations
 
-from gradveil.attacks.inversion.distance import Cosine
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.optimizer import Adam, Steps
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
-from gradveil.attacks.inversion.space import Pixels, Start
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import Cosine
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Adam, Steps
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.selection import by_match_and_roughness, by_objective
+from gradveil.engine.spaces.pixels import Pixels, Start
 
 PAPER = Paper(
     "Inverting Gradients: How easy is it to break privacy in federated learning?",

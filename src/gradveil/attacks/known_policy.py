@@ -13,14 +13,14 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Literal
 
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.optimizer import Adam, Steps
-from gradveil.attacks.inversion.space import Pixels, Reveal, Start
-from gradveil.attacks.inversion.transformed import Affine, Gain, Padding, Part, Shifted, Transformed, starts
-from gradveil.attacks.inversion.viewed import Viewed
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Adam, Steps
+from gradveil.engine.spaces.learned_translation import Affine, Gain, Padding, Part, Shifted, Transformed, starts
+from gradveil.engine.spaces.pixels import Pixels, Reveal, Start
+from gradveil.engine.spaces.unknown_view import Viewed
 
 PAPER = Paper(
     "[Re] Privacy-preserving collaborative learning with automatic transformation search",

@@ -8,13 +8,13 @@ gives the same 300 iterations and best of 16 starts and is silent about the rest
 from __future__ import annotations
 
 from gradveil.attacks.dlg import MEMORY, VALUES
-from gradveil.attacks.inversion.distance import Cosine
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.space import Pixels, Start
 from gradveil.core.defense import Paper
+from gradveil.engine.distance import Cosine
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.lbfgs import Lbfgs
+from gradveil.engine.lbfgs_plain import PlainLbfgs
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.spaces.pixels import Pixels, Start
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

@@ -16,9 +16,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gradveil.attacks.history_average import averaged
-from gradveil.attacks.inversion.distance import matched
-from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
@@ -27,6 +24,9 @@ from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import Observation
 from gradveil.core.types import Labels
+from gradveil.engine.distance import matched
+from gradveil.engine.history_average import averaged
+from gradveil.engine.labels import given_or_idlg
 from gradveil.models.normalize import constants_of
 
 PAPER = Paper(

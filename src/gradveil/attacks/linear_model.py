@@ -14,7 +14,6 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.readout import labels_of
 from gradveil.attacks.linear import first_linear
 from gradveil.core.attack import Attack, Reconstruction
@@ -24,6 +23,7 @@ from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.history_average import averaged
 from gradveil.models.normalize import constants_of
 
 PAPER = Paper(

@@ -20,7 +20,6 @@ from torch import Tensor
 
 from gradveil.attacks.adam_l1 import adam_l1
 from gradveil.attacks.gradinversion import gradinversion
-from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.sgd_cosine import sgd_cosine
 from gradveil.core.attack import Attack, Reconstruction
@@ -34,6 +33,7 @@ from gradveil.defenses.loda.loda import PAPER as PAPER
 from gradveil.defenses.loda.loda import Loda, loda_of, shape_of, without_loda
 from gradveil.defenses.loda.obscure import Scale
 from gradveil.defenses.loda.starts import hash_of, public_pool
+from gradveil.engine.labels import given_or_idlg
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 Inner = Literal["invertgrad", "adam-l1", "gradinversion", "sgd-cosine"]

@@ -17,16 +17,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from gradveil.attacks.inversion.coarse import Bicubic
-from gradveil.attacks.inversion.decoded import Decoded
-from gradveil.attacks.inversion.distance import L2
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.finish import Enhance, Finish, Sequence, clamp, equalize
-from gradveil.attacks.inversion.optimizer import Adam, CosineDecay
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.space import Pixels, Space, Start
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.engine.distance import L2
+from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Adam, CosineDecay
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.spaces.bicubic import Bicubic
+from gradveil.engine.spaces.generator import Decoded
+from gradveil.engine.spaces.pixels import Pixels, Space, Start
 
 PAPER = Paper(
     "Gradient Obfuscation Gives a False Sense of Security in Federated Learning",

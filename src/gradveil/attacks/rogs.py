@@ -19,14 +19,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.gan_inversion import GanInversion, Pixels, Targets
-from gradveil.attacks.inversion.perceptual import Perceptual
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.gan_inversion import GanInversion, Pixels, Targets
+from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
 from gradveil.generators.files import AUTOENCODER, is_user_generator, kind_of, load_generator

@@ -14,7 +14,6 @@ from math import prod
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.history_average import averaged
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
 from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site, standard_of
@@ -27,6 +26,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.core.types import Batch
+from gradveil.engine.history_average import averaged
 
 PAPER = Paper(
     "Robbing the Fed: Directly Obtaining Private Data in Federated Learning with Modified Models",

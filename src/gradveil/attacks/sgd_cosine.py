@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.optimizer import Sgd, Steps
-from gradveil.attacks.inversion.space import Start
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.defense import Paper
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Sgd, Steps
+from gradveil.engine.spaces.pixels import Start
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

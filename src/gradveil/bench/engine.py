@@ -10,9 +10,6 @@ from typing import Any
 
 import torch
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.descent import graphed
-from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.bench.peer import peer_step
 from gradveil.core.compute import Backend, Compute, Precision
@@ -21,6 +18,9 @@ from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import Observation, observe
 from gradveil.core.types import Batch
+from gradveil.engine.backend import choose
+from gradveil.engine.descent import graphed
+from gradveil.engine.inversion import Inversion
 from gradveil.models import MODELS
 
 TV = 1e-2

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.core.client import in_client_mode, loss_of
 from gradveil.core.server import Observation
+from gradveil.engine.priors.prior import TotalVariation
 
 
 def peer_step(seen: Observation, client: int, tv: float) -> Callable[[], None]:

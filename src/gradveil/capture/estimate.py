@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from torch import nn
 
-from gradveil.attacks.inversion.rounds import estimated
 from gradveil.capture.format import Capture
 from gradveil.capture.scenario import captured_scenario
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.server import observe_received
+from gradveil.engine.estimate_training import estimated
 
 
 def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:

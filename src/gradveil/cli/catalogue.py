@@ -108,7 +108,7 @@ def plain(default: Any) -> Any:
 def adaptive_attacks(defense: str) -> list[str]:
     """The attacks that run a defense's surrogate in their own copy of the client, if the attacker knows it."""
     from gradveil.attacks import ATTACKS
-    from gradveil.attacks.inversion.engine import Inversion
+    from gradveil.engine.inversion import Inversion
 
     if defense == "none":
         return []

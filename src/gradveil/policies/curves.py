@@ -10,8 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.trace import traced
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -19,6 +17,8 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.snapshots import traced
 from gradveil.interval import mean_interval
 from gradveil.policies.privacy import gradsim
 from gradveil.policies.similarity import Products, Similarity

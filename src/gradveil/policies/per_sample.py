@@ -15,16 +15,16 @@ import torch
 from torch import Tensor, nn
 from torch.fx import GraphModule
 
-from gradveil.attacks.inversion.sweep.layers import MatrixLayer, Weighted
-from gradveil.attacks.inversion.sweep.match import loss_slopes
-from gradveil.attacks.inversion.sweep.matrix import ghost_is_cheaper
-from gradveil.attacks.inversion.sweep.trace import CannotSweep, Program, program_of
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.engine.sweep.fx_program import CannotSweep, Program, program_of
+from gradveil.engine.sweep.match import loss_slopes
+from gradveil.engine.sweep.matrix import ghost_is_cheaper
+from gradveil.engine.sweep.weighted_layers import MatrixLayer, Weighted
 
 
 class Inner(NamedTuple):

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion import chunks
-from gradveil.attacks.inversion.memory import bytes_of, trials_that_fit
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
+from gradveil.engine import chunks
+from gradveil.engine.memory import bytes_of, trials_that_fit
 from gradveil.policies.per_sample import Inner, OnePicture
 from gradveil.policies.per_sample_backend import BackEnd, chosen
 

@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import L2, Cosine
-from gradveil.attacks.inversion.matcher import Loop, OneTrial, Vmap
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining, ThreatModel
 from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import L2, Cosine
+from gradveil.engine.matcher import Loop, OneTrial, Vmap
 
 FIVE = LocalTraining(steps=5, rate=0.05)
 TRAININGS = {

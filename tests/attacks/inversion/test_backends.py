@@ -24,11 +24,6 @@ from scenes import (
 )
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import L1, L2, Cosine, Distance
-from gradveil.attacks.inversion.sweep import modules
-from gradveil.attacks.inversion.sweep.convolution import DirectConv, PatchConv, RowConv
-from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -37,6 +32,11 @@ from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.defenses.prune import Prune
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import L1, L2, Cosine, Distance
+from gradveil.engine.sweep import rules_of_modules as modules
+from gradveil.engine.sweep.convolution import DirectConv, PatchConv, RowConv
+from gradveil.engine.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
 
 DISTANCES: dict[str, Distance] = {
     "cosine": Cosine(),

@@ -8,8 +8,8 @@ import threading
 import pytest
 import torch
 
-from gradveil.attacks.inversion import chunks, memory
 from gradveil.core.compute import Compute
+from gradveil.engine import chunks, memory
 
 TRIALS = [(client, 0) for client in range(10)]
 HEAVY = 10**8  # bytes

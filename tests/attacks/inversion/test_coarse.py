@@ -9,11 +9,11 @@ import torch
 import torch.nn.functional as F
 from scenes import MEAN, drawn, scene, seen_in, smooth
 
-from gradveil.attacks.inversion.coarse import Bicubic, resizing
-from gradveil.attacks.inversion.space import APART
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.spaces.bicubic import Bicubic, resizing
+from gradveil.engine.spaces.pixels import APART
 
 
 def seen_of(height: int = 8, width: int = 8, examples: int = 2) -> Observation:

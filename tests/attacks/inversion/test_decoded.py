@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from scenes import CLASSES, scene, seen_in, smooth
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.decoded import Decoded
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
@@ -18,6 +17,7 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import Observation
 from gradveil.core.types import Batch
+from gradveil.engine.spaces.generator import Decoded
 from gradveil.generators.conditional import Conditional
 from gradveil.models.start import weights_from
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.descent import Descent, Objective, Stop, best_of, eager
-from gradveil.attacks.inversion.optimizer import Adam, Sgd
 from gradveil.core.types import Latent
+from gradveil.engine.descent import Descent, Objective, Stop, best_of, eager
+from gradveil.engine.optimizer import Adam, Sgd
 
 
 @dataclass(frozen=True)

@@ -12,12 +12,6 @@ from scenes import drawn, four_pictures, one_picture, seen_in, smooth, usual
 from torch import Tensor
 
 from gradveil.attacks.dlg import dlg
-from gradveil.attacks.inversion.descent import Stop
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.finish import keep
-from gradveil.attacks.inversion.optimizer import Adam, Sgd
-from gradveil.attacks.inversion.prior import TotalVariation
-from gradveil.attacks.inversion.selection import by_match_and_roughness, by_objective
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
@@ -25,6 +19,12 @@ from gradveil.core.progress import listening
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.core.types import Latent
+from gradveil.engine.descent import Stop
+from gradveil.engine.finish import keep
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.optimizer import Adam, Sgd
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.selection import by_match_and_roughness, by_objective
 
 DOUBLE = Compute(precision="float64")
 PLAIN = invertgrad(steps=20, tv=1e-2)

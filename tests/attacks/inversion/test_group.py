@@ -10,17 +10,17 @@ from scenes import CLASSES, drawn, four_pictures, one_picture, perceptron, scene
 from torch import Tensor
 
 from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
-from gradveil.attacks.inversion import chunks
-from gradveil.attacks.inversion.group import GroupConsistency, best_shift, shifted, together
-from gradveil.attacks.inversion.labels import given_or_lowest
-from gradveil.attacks.inversion.langevin import Langevin, WarmCosine
-from gradveil.attacks.inversion.optimizer import Adam
-from gradveil.attacks.inversion.prior import BatchNormStatistics, TotalVariation
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
+from gradveil.engine import chunks
+from gradveil.engine.labels import given_or_lowest
+from gradveil.engine.langevin import Langevin, WarmCosine
+from gradveil.engine.optimizer import Adam
+from gradveil.engine.priors.group import GroupConsistency, best_shift, shifted, together
+from gradveil.engine.priors.prior import BatchNormStatistics, TotalVariation
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 DOUBLE = Compute(precision="float64")

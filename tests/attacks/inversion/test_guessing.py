@@ -15,11 +15,6 @@ from torch import Generator, Tensor
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import _compared
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.group import GroupConsistency
-from gradveil.attacks.inversion.guessing import FEWEST, alone, likeliest, steps_of
-from gradveil.attacks.inversion.prior import BatchNormStatistics, Norm, TotalVariation
-from gradveil.attacks.inversion.viewed import Guesses, Viewed
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
 from gradveil.core.attack import Reconstruction
@@ -34,6 +29,11 @@ from gradveil.core.view import View
 from gradveil.data.photos import photos
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.stack import Stack
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.priors.group import GroupConsistency
+from gradveil.engine.priors.prior import BatchNormStatistics, Norm, TotalVariation
+from gradveil.engine.spaces.guess_view import FEWEST, alone, likeliest, steps_of
+from gradveil.engine.spaces.unknown_view import Guesses, Viewed
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.lenet import lenet
 

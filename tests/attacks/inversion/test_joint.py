@@ -10,11 +10,6 @@ from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_
 
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.dlg_joint import dlg_joint
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import L2, Cosine
-from gradveil.attacks.inversion.joint import JointLabels
-from gradveil.attacks.inversion.matcher import Loop, NoMatch, OneTrial, Vmap
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -23,6 +18,11 @@ from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import L2, Cosine
+from gradveil.engine.matcher import Loop, NoMatch, OneTrial, Vmap
+from gradveil.engine.spaces.joint_labels import JointLabels
+from gradveil.engine.spaces.pixels import Pixels
 from gradveil.metrics import METRICS
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.plan import Cell

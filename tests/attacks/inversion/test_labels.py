@@ -10,15 +10,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.counts import Pushes, by_signs
-from gradveil.attacks.inversion.finish import clamp, keep
-from gradveil.attacks.inversion.labels import gain, given_or_idlg, given_or_lowest, inferred, last_linear
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.server import Observation
 from gradveil.core.types import Batch
+from gradveil.engine.finish import clamp, keep
+from gradveil.engine.label_counts import Pushes, by_signs
+from gradveil.engine.labels import gain, given_or_idlg, given_or_lowest, inferred, last_linear
 
 CLASSES = 10
 FEDSGD = LocalTraining()

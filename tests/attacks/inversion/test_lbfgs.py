@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.core.errors import ConfigError
+from gradveil.engine.lbfgs import Lbfgs
 
 F64 = torch.float64
 DEFAULT = Lbfgs()

@@ -8,12 +8,12 @@ from test_lbfgs import minimize
 from torch import Tensor
 
 from gradveil.attacks.dlg import dlg
-from gradveil.attacks.inversion.lbfgs import Lbfgs
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
+from gradveil.engine.lbfgs import Lbfgs
 from gradveil.models import MODELS
 
 STARTS = 1000

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.plain_lbfgs import PlainLbfgs
 from gradveil.core.errors import ConfigError
+from gradveil.engine.lbfgs_plain import PlainLbfgs
 
 F64 = torch.float64
 ITERATIONS = 8  # of 20 updates each: more than the memory of 100 holds

@@ -10,9 +10,9 @@ import torch
 from scenes import MEAN, STD, drawn, one_picture, seen_in
 from torch import Tensor
 
-from gradveil.attacks.inversion.optimizer import Adam, Constant, CosineDecay, Optimizer, Schedule, Sgd, Steps
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.core.seeds import Seed
+from gradveil.engine.optimizer import Adam, Constant, CosineDecay, Optimizer, Schedule, Sgd, Steps
+from gradveil.engine.spaces.pixels import Pixels
 
 STEPS = 20
 LEVELS: dict[str, tuple[Schedule, Callable[[int], float]]] = {

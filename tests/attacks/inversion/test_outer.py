@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from scenes import drawn, scene, seen_in
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.distance import L2, Cosine
-from gradveil.attacks.inversion.matcher import Loop, OneTrial, Vmap
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining, ThreatModel
 from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
+from gradveil.engine.backend import choose
+from gradveil.engine.distance import L2, Cosine
+from gradveil.engine.matcher import Loop, OneTrial, Vmap
 from gradveil.models import MODELS
 
 THREE = LocalTraining(steps=3, rate=0.05)

@@ -9,7 +9,9 @@ import torch
 from scenes import CLASSES, batch_statistics, drawn, one_picture, scene, seen_in, settled
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.prior import (
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.server import Observation
+from gradveil.engine.priors.prior import (
     BatchNormStatistics,
     Box,
     Norm,
@@ -18,8 +20,6 @@ from gradveil.attacks.inversion.prior import (
     dealt,
     target_statistics,
 )
-from gradveil.core.scenario import LocalTraining, Scenario
-from gradveil.core.server import Observation
 from gradveil.models.start import weights_from
 
 # one trial, one example, one channel, 2 x 3

@@ -9,19 +9,19 @@ import torch
 from scenes import CLASSES, NO_DEFENSE, scene, seen_in, smooth
 from torch import Tensor
 
-from gradveil.attacks.inversion import rounds
-from gradveil.attacks.inversion.distance import L2, Cosine
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.labels import inferred
-from gradveil.attacks.inversion.lbfgs import Lbfgs
-from gradveil.attacks.inversion.rounds import LeastSquares, estimated
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
+from gradveil.engine import estimate_training as rounds
+from gradveil.engine.distance import L2, Cosine
+from gradveil.engine.estimate_training import LeastSquares, estimated
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.labels import inferred
+from gradveil.engine.lbfgs import Lbfgs
+from gradveil.engine.spaces.pixels import Pixels
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 HERE, DOUBLE = Compute(), Compute(precision="float64")
@@ -124,7 +124,7 @@ def test_a_reconstruction_says_that_the_training_was_estimated(monkeypatch: pyte
 
 
 def test_who_does_not_look_at_the_update_estimates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradveil.attacks.inversion.engine.estimated", lambda *_: pytest.fail("estimated"))
+    monkeypatch.setattr("gradveil.engine.inversion.estimated", lambda *_: pytest.fail("estimated"))
     got = searching(3).prior_only().reconstruct(seen_in(untold(2, 0.1)), Seed(0), DOUBLE)
     assert not got.notes
     searching(3).reconstruct(seen_in(replace(untold(2, 0.1), threat=ThreatModel())), Seed(0), DOUBLE)

@@ -10,12 +10,12 @@ import torch.nn.functional as F
 from scenes import drawn
 from torch import Tensor, nn
 
-from gradveil.attacks.inversion.sweep import activations
-from gradveil.attacks.inversion.sweep import rule as rules
-from gradveil.attacks.inversion.sweep.attention import Product, Shares
-from gradveil.attacks.inversion.sweep.normalization import Standardized
-from gradveil.attacks.inversion.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
-from gradveil.attacks.inversion.sweep.rule import Rule
+from gradveil.engine.sweep import activations
+from gradveil.engine.sweep import rule as rules
+from gradveil.engine.sweep.attention import Product, Shares
+from gradveil.engine.sweep.normalization import Standardized
+from gradveil.engine.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
+from gradveil.engine.sweep.rule import Rule
 
 
 def standardized(x: Tensor, over: tuple[int, ...], eps: float) -> Tensor:

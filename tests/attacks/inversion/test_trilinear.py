@@ -10,13 +10,13 @@ from scenes import drawn, scene, seen_in, smooth
 from torch import Tensor, nn
 from torch.func import grad, vmap
 
-from gradveil.attacks.inversion import trilinear
-from gradveil.attacks.inversion.distance import L2, Cosine
-from gradveil.attacks.inversion.matcher import OneTrial, Vmap
-from gradveil.attacks.inversion.trilinear import Trilinear
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining, ThreatModel
 from gradveil.defenses import DEFENSES
+from gradveil.engine import trilinear
+from gradveil.engine.distance import L2, Cosine
+from gradveil.engine.matcher import OneTrial, Vmap
+from gradveil.engine.trilinear import Trilinear
 
 LAYERS = {
     "plain": {"kernel_size": 3, "padding": 1},

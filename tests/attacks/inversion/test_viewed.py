@@ -9,14 +9,14 @@ import torch
 from scenes import drawn, four_pictures, scene, seen_in, smooth
 from torch import Tensor
 
-from gradveil.attacks.inversion.joint import JointLabels
-from gradveil.attacks.inversion.space import Pixels
-from gradveil.attacks.inversion.transformed import Gain, Shifted, Transformed
-from gradveil.attacks.inversion.viewed import Guesses, Look, Viewed, learns_the_policy, through
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.scenario import ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.view import View
+from gradveil.engine.spaces.joint_labels import JointLabels
+from gradveil.engine.spaces.learned_translation import Gain, Shifted, Transformed
+from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.unknown_view import Guesses, Look, Viewed, learns_the_policy, through
 
 VIEWS = (
     View(lambda x: x, "as it is"),

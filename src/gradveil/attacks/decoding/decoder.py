@@ -20,7 +20,6 @@ from gradveil.attacks.decoding.regression import descended, misfit_of, solved, s
 from gradveil.attacks.decoding.signs import made_alike
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
-from gradveil.attacks.inversion.engine import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
@@ -28,6 +27,7 @@ from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.mixture import Mixture
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.engine.inversion import Inversion
 
 Inner = Literal["dlg", "invertgrad", "gradinversion"]
 INNER: Mapping[str, Callable[..., Inversion]] = {

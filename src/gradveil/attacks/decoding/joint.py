@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.decoding.leak import side_by_side
-from gradveil.attacks.inversion.backend import choose
-from gradveil.attacks.inversion.descent import Descent, Objective, best_of, eager
-from gradveil.attacks.inversion.engine import Inversion
-from gradveil.attacks.inversion.matcher import Matcher
-from gradveil.attacks.inversion.space import Pixels
 from gradveil.core.compute import Compute
 from gradveil.core.server import Observation
 from gradveil.core.types import Images
+from gradveil.engine.backend import choose
+from gradveil.engine.descent import Descent, Objective, best_of, eager
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.matcher import Matcher
+from gradveil.engine.spaces.pixels import Pixels
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from gradveil.attacks.inversion.prior import TotalVariation
 from gradveil.core.seeds import Seed
+from gradveil.engine.priors.prior import TotalVariation
 
 TURNS = 60
 STARTS = 48

@@ -13,10 +13,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from gradveil.attacks.imprint.place import imprint_in
-from gradveil.attacks.inversion.labels import given_or_idlg
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.server import Observation
 from gradveil.core.types import Labels
+from gradveil.engine.labels import given_or_idlg
 
 ROUNDING = 16  # units in the last place of the largest entry: what is less is no picture
 AT_ONCE = 2**26  # numbers of the gradient that are looked at together

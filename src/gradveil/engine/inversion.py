@@ -1,0 +1,195 @@
+"""Inversion: find the pictures whose update would look like the one received. A paper is a value of this class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.seeds import Seed
+from gradveil.core.server import Observation
+from gradveil.core.types import Labels, Latent
+from gradveil.engine import chunks
+from gradveil.engine.backend import Chosen, choose
+from gradveil.engine.chunks import Trials
+from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
+from gradveil.engine.distance import Distance, Unmatched
+from gradveil.engine.estimate_training import estimated
+from gradveil.engine.finish import Finish, clamp, files_of
+from gradveil.engine.history_average import averaged
+from gradveil.engine.labels import given_or_idlg
+from gradveil.engine.memory import bytes_of
+from gradveil.engine.optimizer import Optimizer
+from gradveil.engine.priors.group import together
+from gradveil.engine.priors.prior import Prior, applicable
+from gradveil.engine.selection import Selection, by_objective
+from gradveil.engine.spaces.generator import Decoded
+from gradveil.engine.spaces.guess_view import alone, likeliest, steps_of
+from gradveil.engine.spaces.joint_labels import BoundJointLabels
+from gradveil.engine.spaces.pixels import Space
+from gradveil.engine.spaces.unknown_view import Guesses, Viewed, learns_the_policy, through
+
+Prepare = Callable[[Trials], tuple[Descent, Latent]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inversion(Attack):
+    """Distance x space x priors x optimizer; restarts run beside the clients and the best is kept.
+
+    `select` chooses among a client's restarts by what the attacker sees; the truth is not in reach.
+    """
+
+    distance: Distance
+    space: Space
+    optimizer: Optimizer
+    steps: int
+    priors: tuple[Prior, ...] = ()
+    restarts: int = 1
+    infer_labels: Callable[[Observation], Labels | None] = given_or_idlg  # None: they are part of the space
+    finish: Finish = clamp
+    select: Selection = by_objective
+    stop: Stop = Stop()
+
+    @property
+    def reads_defense(self) -> bool:
+        return False  # the surrogate is all that the match takes from it
+
+    def networks(self) -> tuple[str, ...]:
+        space = self.undefended().space
+        drawn = space.file if isinstance(space, Decoded) else ""
+        return (*((drawn,) if drawn else ()), *files_of(self.finish))
+
+    def prior_only(self) -> Inversion:
+        return replace(self, distance=Unmatched())
+
+    def doubled(self) -> Inversion:
+        return replace(self, steps=2 * self.steps)
+
+    def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+        seen, estimates = self.completed(averaged(seen), compute)
+        seen = replace(seen, labels=self.infer_labels(seen))
+        priors, missing = applicable(self.priors, seen)
+        attack, guesses = replace(self, priors=priors).adapted(seen, seed, compute)
+        return attack.searched(seen, seed, compute, estimates + missing + guesses)
+
+    @property
+    def reads_views(self) -> bool:
+        return not learns_the_policy(self.space)
+
+    @property
+    def needs_views(self) -> bool:
+        return isinstance(self.space, Viewed)
+
+    def undefended(self) -> Inversion:
+        return replace(self, space=self.space.inner) if isinstance(self.space, Viewed) else self
+
+    def adapted(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[Inversion, tuple[str, ...]]:
+        """Looking through the views that a known defense leaves, for each client the likeliest."""
+        views = () if seen.defense is None else seen.defense.views()
+        if not views or not self.reads_views or isinstance(self.distance, Unmatched):
+            return self, ()
+
+        def match(guesses: Guesses) -> Tensor:
+            return self.scouted(seen, seed, compute, through(self.space, views, guesses), len(guesses[seen.names[0]]))
+
+        guesses, notes = likeliest(match, seen.names, views, seen.examples)
+        return replace(self, space=through(self.space, views, guesses)), notes
+
+    def scouted(self, seen: Observation, seed: Seed, compute: Compute, space: Space, guesses: int) -> Tensor:
+        """How well each guess of a client matches after a short search, [client, guess]."""
+        short = replace(self, space=space, steps=steps_of(self.steps), restarts=guesses, priors=alone(self.priors))
+        parts, _ = short.outcomes(seen, seed, compute)
+        return torch.cat([part.match for part in parts]).unflatten(0, (len(seen.names), guesses))
+
+    def completed(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
+        """With the local steps and rate as far as they can be worked out, if the attacker was not told."""
+        if seen.training_known or isinstance(self.distance, Unmatched):
+            return seen, ()
+        with compute.active():
+            training, notes = estimated(seen, compute)
+        return replace(seen, training=training, training_known=True), notes
+
+    def searched(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
+        """With labels decided, if they are, and priors that fit the model."""
+        parts, backend = self.outcomes(seen, seed, compute)
+        return self.best_restarts(seen, parts, replace(backend, notes=(*backend.notes, *notes)))
+
+    def outcomes(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[list[Outcome], Chosen]:
+        """All restarts of all clients, in order, and the back end that ran them."""
+        trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
+        with compute.active():
+            backend = choose(seen, self.distance, compute.backend)
+            prepare = partial(self.prepare, seen, seed, backend)
+            unit = together(self.priors, self.restarts)
+            footprint = partial(self.footprint, prepare, trials[: max(2, unit)], compute)
+            graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
+            stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
+            parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint, unit)
+        return parts, backend
+
+    def footprint(self, prepare: Prepare, few: Trials, compute: Compute) -> int:
+        """Bytes that one evaluation takes for a trial."""
+        descent, start = prepare(few)
+        return bytes_of(lambda: descent.objective(start), compute.device) // len(few)
+
+    def attack(self, descent: Descent, start: Latent, stepper: Stepper) -> Outcome:
+        """One chunk of trials, from start to end."""
+        end = descent.run(start, stepper)
+        fell = (end["early"] - end["total"]) / end["early"].abs().clamp_min(1e-12)
+        space, best = descent.objective.space, best_of(end)
+        labels = space.reveal_labels(best) if isinstance(space, BoundJointLabels) else None
+        # a search that broke off is no weaker attack but none: its best point so far must not count as a result
+        total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
+        return Outcome(space.reveal(best), total, match, fell < 0.01, end["broke"], labels)
+
+    def prepare(self, seen: Observation, seed: Seed, backend: Chosen, trials: Trials) -> tuple[Descent, Latent]:
+        """The descent of a chunk and where it starts."""
+        each = seen.take([client for client, _ in trials])
+        restarts = torch.tensor([restart for _, restart in trials])
+        space, matcher = self.space.bind(each, restarts), backend.matcher(each, self.distance)
+        labels = space.labels if isinstance(space, BoundJointLabels) else None
+        objective = Objective(matcher, space, tuple(prior.bind(each, restarts) for prior in self.priors), labels)
+        starts = [space.init(seed, each.names[i], restart) for i, (_, restart) in enumerate(trials)]
+        start = {name: torch.stack([s[name] for s in starts]) for name in starts[0]}
+        return Descent(objective, self.optimizer, self.steps, self.stop), start
+
+    def best_restarts(self, seen: Observation, parts: list[Outcome], backend: Chosen) -> Reconstruction:
+        def gathered(pick: Callable[[Outcome], Tensor]) -> Tensor:
+            return torch.cat([pick(part) for part in parts]).unflatten(0, (len(seen.names), self.restarts))
+
+        images, total = gathered(lambda o: o.images), gathered(lambda o: o.total)
+        match, converged = gathered(lambda o: o.match), gathered(lambda o: o.converged)
+        broke = gathered(lambda o: o.broke)
+        chosen = self.select(images, total, match)
+        rows = torch.arange(len(seen.names), device=chosen.device)
+        labels = seen.labels
+        if labels is None:
+            labels = gathered(lambda o: cast(Tensor, o.labels))[rows, chosen]
+        return Reconstruction(
+            images=self.finish(images[rows, chosen]),
+            labels=labels,
+            found=torch.ones(images.shape[0], images.shape[2], dtype=torch.bool, device=images.device),
+            loss=total[rows, chosen],
+            backend=backend.name,
+            notes=backend.notes,
+            converged=converged[rows, chosen],
+            broke=broke[rows, chosen],
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a chunk brought: best point of every trial."""
+
+    images: Tensor
+    total: Tensor
+    match: Tensor
+    converged: Tensor
+    broke: Tensor
+    labels: Tensor | None = None  # where they were searched for
