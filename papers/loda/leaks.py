@@ -19,7 +19,7 @@ from training import Cells
 
 from gradveil.core.attack import Attack
 from gradveil.attacks.decode_known import decode_known
-from gradveil.attacks.decoding.joint import searched
+from gradveil.attacks.decoding.joint_search import searched
 from gradveil.engine.inversion import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gradveil.attacks.imprint.place import site
+from gradveil.attacks.imprint.insertion import site
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

@@ -12,12 +12,12 @@ from scenes import CLASSES, drawn, scene, smooth, usual
 from torch import Tensor, nn
 
 from gradveil.attacks.cah import TrapWeights, cah
-from gradveil.attacks.imprint.candidates import candidates
+from gradveil.attacks.imprint.copy_aware_traps import Rehearsal, separating_rows, spread
+from gradveil.attacks.imprint.insertion import place_in
 from gradveil.attacks.imprint.module import Imprint
-from gradveil.attacks.imprint.place import place_in
 from gradveil.attacks.imprint.readout import Gradient
-from gradveil.attacks.imprint.separate import Rehearsal, separating_rows, spread
 from gradveil.attacks.imprint.traps import trap_rows, tuned_bias
+from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Reconstruction
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError

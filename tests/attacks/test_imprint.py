@@ -9,8 +9,8 @@ from torch import Tensor, nn
 
 from gradveil.attacks.cah import cah
 from gradveil.attacks.imprint.functional import Functional, assumed, edges_of, levels_of, measured
+from gradveil.attacks.imprint.insertion import place_in
 from gradveil.attacks.imprint.module import Imprint
-from gradveil.attacks.imprint.place import place_in
 from gradveil.attacks.rtf import rtf
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense

@@ -10,7 +10,7 @@ from scenes import CLASSES, MEAN, STD, drawn, one_hot, settled, usual
 from torch import Tensor, nn
 
 from gradveil.attacks.cah import cah
-from gradveil.attacks.imprint.place import place_in, site
+from gradveil.attacks.imprint.insertion import place_in, site
 from gradveil.attacks.rtf import rtf
 from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense

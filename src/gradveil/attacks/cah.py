@@ -16,14 +16,14 @@ from sys import float_info
 import torch
 from torch import nn
 
-from gradveil.attacks.imprint.candidates import candidates
+from gradveil.attacks.imprint.copy_aware_traps import Rehearsal, separating_rows
 from gradveil.attacks.imprint.functional import FEWEST
+from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site
 from gradveil.attacks.imprint.readout import gradients
-from gradveil.attacks.imprint.report import counted, reconstruction
-from gradveil.attacks.imprint.separate import Rehearsal, separating_rows
+from gradveil.attacks.imprint.reconstruction import counted, reconstruction
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
+from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Paper

@@ -15,10 +15,10 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
+from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site, standard_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.place import Place, imprint_in, place_of, planted, shape_of, site, standard_of
 from gradveil.attacks.imprint.readout import differences, gradients
-from gradveil.attacks.imprint.report import counted, reconstruction
+from gradveil.attacks.imprint.reconstruction import counted, reconstruction
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Paper

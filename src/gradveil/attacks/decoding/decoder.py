@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.attacks.decoding.joint import searched
+from gradveil.attacks.decoding.joint_search import searched
 from gradveil.attacks.decoding.leak import Encodings, Leak, encodings_of
 from gradveil.attacks.decoding.regression import descended, misfit_of, solved, solved_without_signs
 from gradveil.attacks.decoding.signs import made_alike

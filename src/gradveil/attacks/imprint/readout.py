@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gradveil.attacks.imprint.place import imprint_in
+from gradveil.attacks.imprint.insertion import imprint_in
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.server import Observation
 from gradveil.core.types import Labels

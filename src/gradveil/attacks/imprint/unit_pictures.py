@@ -7,7 +7,7 @@ from math import prod
 import torch
 from torch import Tensor
 
-from gradveil.attacks.imprint.place import Place
+from gradveil.attacks.imprint.insertion import Place
 from gradveil.attacks.imprint.readout import Gradient, Read, padded, strongest
 from gradveil.core.seeds import Seed, normal
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import torch
 
-from gradveil.attacks.imprint.place import Place
+from gradveil.attacks.imprint.insertion import Place
 from gradveil.attacks.imprint.readout import Read, labels_of
 from gradveil.core.attack import Reconstruction
 from gradveil.core.server import Observation

@@ -16,8 +16,8 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
+from gradveil.attacks.imprint.insertion import Place
 from gradveil.attacks.imprint.module import Rows
-from gradveil.attacks.imprint.place import Place
 from gradveil.attacks.imprint.traps import bias_at, trap_rows
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gradveil.attacks.imprint.identity_path import passing_on
 from gradveil.attacks.imprint.module import Imprint, Rows
-from gradveil.attacks.imprint.passage import passing_on
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import Observation
