@@ -18,7 +18,7 @@ from gradveil.defenses import DEFENSES
 from gradveil.fl.local import train
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
-from gradveil.provenance import device_name, now
+from gradveil.experiment.provenance import device_name, now
 from gradveil.core.types import Batch
 
 WAYS: dict[str, dict[str, Any]] = {

@@ -11,8 +11,8 @@ from zlib import crc32
 
 from driver import main, must, mutated
 
-from gradveil.journal import JournalError, encode, parse
-from gradveil.record import Record
+from gradveil.experiment.journal import JournalError, encode, parse
+from gradveil.experiment.record import Record
 
 TEXTS = ("", "none", "c\u00e9", "a/b", '"', "\\", "\n", "\x00", "\u2028", "\U0001f600", '","crc":1}', "x" * 200, "}\n{")
 PLAIN = Record(

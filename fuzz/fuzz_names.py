@@ -13,8 +13,8 @@ from typing import Any
 from driver import main, must
 
 from gradveil.core import toml
-from gradveil.journal import encode
-from gradveil.record import Record
+from gradveil.experiment.journal import encode
+from gradveil.experiment.record import Record
 from gradveil.report.build import render
 from gradveil.results import read_run
 

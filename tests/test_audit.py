@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 from toys import Noise, Plants, Raises, audit, pictures
 
-from gradveil import journal
 from gradveil.audit import run
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -20,8 +19,9 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import ThreatModel
 from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.experiment import journal
+from gradveil.experiment.record import Record
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.record import Record
 
 
 def records(folder: Path) -> list[Record]:

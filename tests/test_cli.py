@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from gradveil import journal
 from gradveil import runner as runner_module
 from gradveil.attacks import ATTACKS
 from gradveil.cli import main
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
+from gradveil.experiment import journal
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
 

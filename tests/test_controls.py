@@ -11,7 +11,6 @@ import pytest
 import torch
 from toys import CLASSES, Noise, audit, pictures, scenario
 
-from gradveil import journal
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
@@ -27,6 +26,7 @@ from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
+from gradveil.experiment import journal
 from gradveil.results import read_run
 from gradveil.schedule import plan, roles
 from gradveil.verdict import Verdict, judge

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gradveil.core.errors import ConfigError
-from gradveil.fanout import Fanout, FanoutError
+from gradveil.experiment.parallel.pool import Fanout, FanoutError
 
 JOBS = list(range(7))
 
@@ -63,6 +63,6 @@ def test_what_cannot_work_is_said_at_once(fanout: Fanout, device: str, said: str
 
 
 def test_ray_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradveil.fanout.find_spec", lambda name: None)
+    monkeypatch.setattr("gradveil.experiment.parallel.pool.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"install gradveil\[ray\]"):
         Fanout(ray="auto").check("cpu")

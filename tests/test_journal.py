@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gradveil import journal
 from gradveil.core.errors import GradveilError
-from gradveil.journal import Journal
-from gradveil.record import Record
+from gradveil.experiment import journal
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.record import Record
 
 
 def record(number: int, **changes) -> Record:

@@ -4,9 +4,9 @@ import io
 
 import pytest
 
-from gradveil import progress
 from gradveil.core.progress import listening, tick
-from gradveil.progress import Bar, Lines, Silent, for_stream
+from gradveil.experiment import progress
+from gradveil.experiment.progress import Bar, Lines, Silent, for_stream
 
 
 def test_a_tick_is_heard_inside_only() -> None:

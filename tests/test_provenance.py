@@ -7,7 +7,7 @@ from toys import pictures, scenario
 
 from gradveil.core.compute import Compute
 from gradveil.core.hashes import hash_model, hash_tensors
-from gradveil.provenance import hash_data, provenance
+from gradveil.experiment.provenance import hash_data, provenance
 
 
 def test_one_changed_bit_changes_the_hash() -> None:

@@ -13,14 +13,14 @@ import torch
 from safetensors.torch import load_file, save_file
 from toys import Noise, audit
 
-from gradveil import journal
 from gradveil.audit import run
 from gradveil.cli import main
 from gradveil.config import build, from_tables
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
-from gradveil.folder import RunFolder
-from gradveil.record import Record
+from gradveil.experiment import journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.record import Record
 from gradveil.reproduce import Comparison, reproduce
 
 MODEL = """

@@ -18,11 +18,11 @@ from safetensors.numpy import save_file
 
 from gradveil.cli import main
 from gradveil.core.errors import ConfigError
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
-from gradveil.provenance import HASHES
-from gradveil.record import Record
-from gradveil.seal import changed, read_seal, seal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.provenance import HASHES
+from gradveil.experiment.record import Record
+from gradveil.experiment.seal import changed, read_seal, seal
 
 IMAGE = "images/digits_none_linear_unaware_c0000.safetensors"
 
@@ -253,7 +253,7 @@ def test_links_are_not_sealed(run: Path) -> None:
 
 
 def test_a_forged_seal_reaches_nothing_outside_and_no_terminal(run: Path) -> None:
-    from gradveil.seal import _canonical, _digest
+    from gradveil.experiment.seal import _canonical, _digest
 
     def forged(**changes: Any) -> bytes:
         body = {**json.loads((run / "seal.json").read_bytes()), **changes}

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from toys import Noise, audit
 
-from gradveil import journal
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.linear import linear
 from gradveil.audit import Audit, run
@@ -18,6 +17,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.experiment import journal
 from gradveil.results import read_run
 from gradveil.table import as_csv
 from gradveil.verdict import judge

@@ -17,8 +17,8 @@ import pytest
 from gradveil.cli import main
 from gradveil.cli.table import write_new
 from gradveil.core.errors import ConfigError
-from gradveil.journal import Journal
-from gradveil.record import Record
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.record import Record
 from gradveil.table import as_csv, columns, rows
 
 FIXED = ["key", "status", "scenario", "defense", "attack", "attacker", "control", "client", "example", "seed", "loss"]

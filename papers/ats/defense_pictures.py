@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.results import Run, read_run
 
 SIDE, GAP, MARGIN = 64, 3, 160  # pixels

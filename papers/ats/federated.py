@@ -24,7 +24,7 @@ from gradveil.fl.local import evenly, train
 from gradveil.fl.result import RoundResult
 from gradveil.fl.settings import Federation
 from gradveil.models import MODELS
-from gradveil.provenance import device_name
+from gradveil.experiment.provenance import device_name
 from gradveil.core.types import Batch
 
 CLIENTS = 10

@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gradveil import journal
+from gradveil.experiment import journal
 from gradveil.core.compute import Compute
-from gradveil.folder import JOURNAL
+from gradveil.experiment.folder import JOURNAL
 from gradveil.policies.search import Search, search
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 
 
 def main() -> None:

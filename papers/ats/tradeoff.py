@@ -15,7 +15,7 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gradveil import progress
+from gradveil.experiment import progress
 from gradveil.core.compute import Compute
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.sheet import sentences

@@ -21,7 +21,7 @@ from study import Study
 from training import Cells, accuracies, cross
 from weights import ablation, readings
 
-from gradveil.provenance import device_name, now
+from gradveil.experiment.provenance import device_name, now
 
 STAGES: dict[str, Callable[[Study], Cells]] = {
     "accuracy": accuracies,

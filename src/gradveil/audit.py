@@ -22,13 +22,13 @@ from gradveil.core.hashes import hash_models, sha256
 from gradveil.core.scenario import Scenario, described
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.provenance import provenance
 from gradveil.metrics import Metric
 from gradveil.plan import clients_of
 from gradveil.precheck import check, networks
-from gradveil.progress import Progress, Silent
-from gradveil.provenance import provenance
 from gradveil.runner import Runner, fanout_of
 from gradveil.schedule import placed, roles, shards, waves
 from gradveil.traffic import update_bytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from gradveil.core.files import private_files
-from gradveil.folder import RunFolder
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.seal import seal
 from gradveil.report.build import write_report
 from gradveil.report.redact import redacted
 from gradveil.results import read_run
-from gradveil.seal import seal
 from gradveil.verdict import Verdict, write_verdict
 
 

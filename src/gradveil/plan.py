@@ -17,7 +17,7 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.engine.history_average import REDRAWN
-from gradveil.record import Attacker, Control
+from gradveil.experiment.record import Attacker, Control
 
 STAGES = ("model", "data", "batch", "gradient", "update")
 UNDEFENDED = "none"

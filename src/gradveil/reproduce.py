@@ -21,9 +21,9 @@ from gradveil.config.load import from_tables, read_tables
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.threads import threads
-from gradveil.folder import CONFIG, RunFolder
-from gradveil.provenance import HASHES
-from gradveil.record import Record
+from gradveil.experiment.folder import CONFIG, RunFolder
+from gradveil.experiment.provenance import HASHES
+from gradveil.experiment.record import Record
 from gradveil.results import KINDS, Run, read_run
 from gradveil.runner import attack
 from gradveil.schedule import shards

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from gradveil import journal
 from gradveil.core.errors import ConfigError
-from gradveil.record import Record
+from gradveil.experiment import journal
+from gradveil.experiment.record import Record
 
 KINDS = ("original", "fed", "reconstructed")
 

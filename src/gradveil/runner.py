@@ -8,15 +8,15 @@ from functools import partial
 
 import torch
 
-from gradveil import workers
 from gradveil.core.compute import Compute
 from gradveil.core.progress import listening
 from gradveil.core.threads import threads
-from gradveil.fanout import Fanout
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.parallel import processes as workers
+from gradveil.experiment.parallel.pool import Fanout
+from gradveil.experiment.progress import Progress
 from gradveil.plan import Cell
-from gradveil.progress import Progress
 from gradveil.trial import Judge, Trial, failed, run_cell
 from gradveil.verdict.leak import Baselines
 

@@ -9,7 +9,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 
 FORMULA = ("=", "+", "-", "@")  # a spreadsheet runs a cell that begins so
 NAMES = ("key", "status", "scenario", "defense", "attack", "attacker", "control", "client")  # text, fields of a record

@@ -17,11 +17,11 @@ from gradveil.controls import blinded, of_another
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
 from gradveil.core.server import Observation, Truth, observe, observe_received
+from gradveil.experiment.record import NO_TRUTH, NOT_REPLAYED, Record
 from gradveil.metrics import Metric, align
 from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.plan import Cell, clients_of
-from gradveil.record import NO_TRUTH, NOT_REPLAYED, Record
 
 LONGEST_REASON = 300
 SAME_RUN = "knowing this defense changes nothing for this attack: same run as the unaware attacker"

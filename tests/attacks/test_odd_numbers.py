@@ -12,7 +12,6 @@ from scenes import CLASSES, MEAN, STD, drawn, one_hot, scene
 from test_contracts import ATTACK_ROWS, NO_DEFENSE, brief
 from torch import Generator, nn
 
-from gradveil import journal
 from gradveil.attacks import ATTACKS
 from gradveil.audit import Audit, run
 from gradveil.core.check import options_of
@@ -22,10 +21,11 @@ from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.types import Update
 from gradveil.defenses.stack import Stack
 from gradveil.engine.distance import L1
+from gradveil.experiment import journal
+from gradveil.experiment.record import Record
 from gradveil.metrics import METRICS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.record import Record
 
 PLANTING = {name for name in ATTACKS if ATTACKS[name]().plants}
 VARIANTS = ("-ats", "-code", "-paper")  # of a method that has a row of its own: slow where a whole search is needed

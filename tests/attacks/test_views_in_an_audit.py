@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from toys import audit
 
-from gradveil import journal
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
@@ -17,7 +16,8 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.prune import Prune
-from gradveil.record import Record
+from gradveil.experiment import journal
+from gradveil.experiment.record import Record
 from gradveil.trial import SAME_RUN
 
 POLICY = Ats(policy="3-1")

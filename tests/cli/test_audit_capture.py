@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from gradveil import journal
 from gradveil.capture import Capture, save, simulate
 from gradveil.cli import main
 from gradveil.defenses import DEFENSES
+from gradveil.experiment import journal
 from gradveil.reproduce import reproduce
 from gradveil.results import read_run
 

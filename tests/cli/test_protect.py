@@ -182,7 +182,7 @@ def test_a_part_that_was_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_two_at_once_are_refused() -> None:
-    from gradveil.journal import Journal
+    from gradveil.experiment.journal import Journal
 
     Path("encoded/parts").mkdir(parents=True)
     with Journal(Path("encoded/journal.jsonl")):

@@ -17,8 +17,8 @@ from gradveil.cli import app
 from gradveil.config import AuditConfig, ScenarioConfig, from_tables
 from gradveil.config.budget import BUDGETS, spend
 from gradveil.config.resolve import resolve
-from gradveil.journal import decode
-from gradveil.record import Record
+from gradveil.experiment.journal import decode
+from gradveil.experiment.record import Record
 
 PAGE = ROOT / "docs/configuration.md"
 TEXT = PAGE.read_text()

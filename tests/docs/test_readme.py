@@ -19,7 +19,7 @@ from gradveil.config.budget import spend
 from gradveil.config.schema import Budget
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
-from gradveil.journal import read
+from gradveil.experiment.journal import read
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_model
 from gradveil.verdict.judge import Word

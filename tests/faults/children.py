@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradveil import journal
-from gradveil.record import Record
+from gradveil.experiment import journal
+from gradveil.experiment.record import Record
 from gradveil.table import as_csv
 
 

@@ -13,8 +13,8 @@ from toys import Noise, audit
 import gradveil.audit
 from gradveil.audit import run
 from gradveil.config import build, from_tables
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
 from gradveil.trial import failed
 
 KEEPING = (

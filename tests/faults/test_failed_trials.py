@@ -25,9 +25,9 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.engine.descent import Objective
+from gradveil.experiment.progress import Lines
+from gradveil.experiment.record import Record
 from gradveil.metrics import METRICS
-from gradveil.progress import Lines
-from gradveil.record import Record
 from gradveil.results import read_run
 from gradveil.verdict import judge
 

@@ -25,7 +25,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.engine import chunks
-from gradveil.seal import changed
+from gradveil.experiment.seal import changed
 
 INTERRUPTED, AT_MOST = 130, 5.0  # seconds
 SEARCH = (

@@ -23,7 +23,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
-from gradveil.fanout import Fanout, FanoutError
+from gradveil.experiment.parallel.pool import Fanout, FanoutError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own, which leaves processes to be collected
 PLAIN = {"none": Defense()}

@@ -10,10 +10,10 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil import journal
 from gradveil.audit import Audit, run
 from gradveil.core.errors import GradveilError
-from gradveil.journal import Journal, encode
+from gradveil.experiment import journal
+from gradveil.experiment.journal import Journal, encode
 
 LAST = 5
 

@@ -18,7 +18,6 @@ from children import forked, records, table, until
 from scenes import as_float32, fedavg, one_picture, smooth
 from toys import Noise, audit, pictures
 
-from gradveil import workers
 from gradveil.attacks import dlg, invertgrad
 from gradveil.audit import Audit, judge_of, run
 from gradveil.core.attack import Reconstruction
@@ -28,6 +27,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
+from gradveil.experiment.parallel import processes as workers
 from gradveil.metrics import METRICS
 from gradveil.runner import attack
 from gradveil.schedule import shards

@@ -12,10 +12,10 @@ import pytest
 import torch
 from torch import Generator
 
-from gradveil import journal
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, DiskError, LockedError
 from gradveil.core.types import Batch, Update
+from gradveil.experiment import journal
 from gradveil.fl import folder as folders
 from gradveil.fl import local
 from gradveil.fl.aggregate import fits

@@ -10,7 +10,7 @@ import pytest
 import torch
 from searches import own_cache, small
 
-from gradveil import journal
+from gradveil.experiment import journal
 from gradveil.policies.confirm import chosen, confirmed, validated
 from gradveil.policies.outcome import NOT_VALIDATED, Confirmed, Outcome, Scored
 from gradveil.policies.ranking import Ranked, hybrid

@@ -13,10 +13,10 @@ import pytest
 import torch
 from searches import own_cache, small
 
-from gradveil import journal
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
+from gradveil.experiment import journal
 from gradveil.policies import semi_trained as cache
 from gradveil.policies.search import Search, search
 from gradveil.transforms.policy import Policy

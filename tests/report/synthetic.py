@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
-from gradveil.journal import encode
-from gradveil.record import Record
+from gradveil.experiment.journal import encode
+from gradveil.experiment.record import Record
 from gradveil.results import Run
 
 HOSTILE = "<script>alert(1)</script>"

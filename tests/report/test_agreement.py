@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.report.agreement import agreement, rank_correlation
 from gradveil.report.build import render
 from gradveil.results import Run

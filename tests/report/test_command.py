@@ -7,7 +7,7 @@ import pytest
 from synthetic import write_run
 
 from gradveil.cli import main
-from gradveil.seal import changed
+from gradveil.experiment.seal import changed
 
 
 def code(*arguments: str) -> int:

@@ -8,8 +8,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gradveil.experiment.record import Record
 from gradveil.policies.outcome import Confirmed, Outcome, Scored
-from gradveil.record import Record
 from gradveil.report.search_page import charts, write_search_page
 from gradveil.transforms.library import LIBRARIES
 

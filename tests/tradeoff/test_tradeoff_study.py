@@ -14,11 +14,11 @@ import torch
 from safetensors.torch import load_file
 from tradeoff_fakes import tiny
 
-from gradveil import journal
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
+from gradveil.experiment import journal
+from gradveil.experiment.progress import Silent
 from gradveil.fl.partition import partition
-from gradveil.progress import Silent
 from gradveil.results import read_run
 from gradveil.tradeoff import Outcome, page, run
 from gradveil.tradeoff.candidates import noise

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradveil.core.choice import Choice
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.tradeoff import Study
 from gradveil.tradeoff.candidates import Candidate, Role, noise
 from gradveil.tradeoff.estimates import of_pictures, of_share

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.results import Run
 
 BLANK, SEEN, UNSEEN = 12.0, 25.0, 11.0

@@ -6,7 +6,7 @@ import pytest
 from runs import UNSEEN, defended, hidden, record, run_of, undefended
 from scipy.stats import binom
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.verdict import judge
 from gradveil.verdict.chance import beyond_chance
 from gradveil.verdict.checks import negative

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 
+from gradveil.experiment.record import Record
 from gradveil.interval import at_least
-from gradveil.record import Record
 from gradveil.verdict import judge
 from gradveil.verdict.judge import Verdict
 from gradveil.verdict.tally import Tally

@@ -15,7 +15,7 @@ from gradveil.core.check import LONGEST_TEXT, check, shown
 from gradveil.core.choice import parse_choices, parse_pairs, parse_value
 from gradveil.core.compute import Backend, Compute, Precision, pick_device
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.fanout import Fanout
+from gradveil.experiment.parallel.pool import Fanout
 
 MOST_WORKERS = 256
 SCENARIO = {  # option -> key of [scenario]

@@ -15,7 +15,6 @@ import typer
 from torch import Tensor
 
 from gradveil import data as datasets
-from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
@@ -26,7 +25,8 @@ from gradveil.data import Dataset
 from gradveil.data.encoded import ARCHIVE, SHEET, refuse_encoded
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.starts import options_for
-from gradveil.folder import BROKEN, FULL, JOURNAL
+from gradveil.experiment import journal, progress
+from gradveil.experiment.folder import BROKEN, FULL, JOURNAL
 from gradveil.protect.offline import Protection, protect
 from gradveil.train.extractor import Schooling, store_extractor, train_extractor
 

@@ -45,7 +45,7 @@ def report(
 def refuse_edited(folder: Path) -> None:
     """What was measured must be as it was sealed: to seal it anew would hide the change."""
     from gradveil.core.errors import ConfigError
-    from gradveil.seal import SEAL, changed
+    from gradveil.experiment.seal import SEAL, changed
 
     if not (folder / SEAL).exists():
         return

@@ -34,9 +34,9 @@ def reproduce_cell(
     from gradveil.cli.options import compute_of
     from gradveil.core.errors import ConfigError
     from gradveil.core.progress import listening
-    from gradveil.folder import RunFolder
+    from gradveil.experiment.folder import RunFolder
+    from gradveil.experiment.progress import for_stream
     from gradveil.models.weights import pickles_allowed
-    from gradveil.progress import for_stream
     from gradveil.reproduce import as_the_run, reproduce
 
     if not folder.is_dir():

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import typer
 
-from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.config.build import slug
 from gradveil.core import toml
@@ -19,7 +18,8 @@ from gradveil.core.choice import parse_pairs
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, LockedError
 from gradveil.core.hashes import sha256
-from gradveil.folder import JOURNAL, REPORT
+from gradveil.experiment import journal, progress
+from gradveil.experiment.folder import JOURNAL, REPORT
 from gradveil.policies.asked import Search, checked
 from gradveil.policies.search import search
 from gradveil.policies.sheet import COLUMNS, rows, sentences

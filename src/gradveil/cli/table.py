@@ -23,8 +23,8 @@ def table(
 
     gradveil table runs/photos-lenet-20250101-120000 --out scores.csv
     """
-    from gradveil import journal
     from gradveil.core.errors import ConfigError
+    from gradveil.experiment import journal
     from gradveil.table import as_csv
 
     if not folder.is_dir():

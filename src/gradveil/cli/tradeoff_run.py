@@ -10,7 +10,6 @@ from typing import Any
 import torch
 import typer
 
-from gradveil import journal, progress
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.search_run import print_columns
 from gradveil.config.build import slug
@@ -19,7 +18,8 @@ from gradveil.core.choice import parse_pairs
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import sha256
-from gradveil.folder import JOURNAL, REPORT
+from gradveil.experiment import journal, progress
+from gradveil.experiment.folder import JOURNAL, REPORT
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.asked import checked
 from gradveil.tradeoff.sheet import columns, rows, sentences

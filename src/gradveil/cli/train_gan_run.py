@@ -19,6 +19,7 @@ from gradveil.core.choice import Choice, parse_choice, parse_pairs
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
 from gradveil.core.seeds import Seed
+from gradveil.experiment.provenance import own_version
 from gradveil.generators.conditional import FIRST, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic
@@ -30,7 +31,6 @@ from gradveil.generators.provenance import record_of
 from gradveil.generators.sheet import samples_sheet
 from gradveil.generators.stored import store_network
 from gradveil.models.start import weights_from
-from gradveil.provenance import own_version
 
 KIND = "conditional-gan"
 CLASSES_SHOWN, EACH = 12, 12

@@ -18,7 +18,7 @@ from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.choice import parse_choice, parse_pairs
 from gradveil.core.errors import ConfigError, DiskError, unknown
 from gradveil.defenses.loda.starts import options_for
-from gradveil.folder import BROKEN, FULL
+from gradveil.experiment.folder import BROKEN, FULL
 from gradveil.generators.autoencoder import KIND as AUTOENCODER
 from gradveil.generators.autoencoder import side_of
 from gradveil.generators.enhancer import KIND as ENHANCER

@@ -22,7 +22,7 @@ def verify(
     [dim]Compare the id with the one noted elsewhere: who can write to the folder can seal it again.[/dim]
     """
     from gradveil.core.errors import ConfigError
-    from gradveil.seal import changed, read_seal
+    from gradveil.experiment.seal import changed, read_seal
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")

@@ -19,7 +19,7 @@ from numpy.lib import format as npy
 from gradveil.core.errors import ConfigError
 from gradveil.data.arrays import array_names
 from gradveil.data.base import Dataset
-from gradveil.folder import JOURNAL, differences
+from gradveil.experiment.folder import JOURNAL, differences
 
 ARCHIVE, MANIFEST, SHEET, PARTS = "encoded.npz", "manifest.json", "before-after.png", "parts"
 KIND = "gradveil encoded pictures"

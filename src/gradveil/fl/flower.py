@@ -22,11 +22,11 @@ from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.types import Batch
 from gradveil.defenses.from_text import defense_from
+from gradveil.experiment.folder import TELLING, differences
 from gradveil.fl.partition import partition
 from gradveil.fl.result import Trained
 from gradveil.fl.settings import Federation
 from gradveil.fl.simulation import Job
-from gradveil.folder import TELLING, differences
 from gradveil.models import MODELS, load_weights
 
 LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from torch import nn
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 
 
 @dataclass(frozen=True, kw_only=True)

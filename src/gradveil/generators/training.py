@@ -19,9 +19,9 @@ from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
+from gradveil.experiment.provenance import own_version
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.pictures import batches
-from gradveil.provenance import own_version
 
 WARM_UP = 0.02  # of all steps
 BETAS = (0.9, 0.99)

@@ -19,6 +19,7 @@ from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
+from gradveil.experiment.record import Record
 from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.plan import UNDEFENDED, Cell, Grid
@@ -26,7 +27,6 @@ from gradveil.policies.correlation import pearson, spearman
 from gradveil.policies.material import Material
 from gradveil.policies.outcome import Confirmed, Scored, Validation
 from gradveil.policies.ranking import Ranked
-from gradveil.record import Record
 from gradveil.runner import attack
 from gradveil.transforms.policy import Policy
 from gradveil.trial import Judge, Trial

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import mean
 
-from gradveil.fanout import Fanout
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.parallel.pool import Fanout
+from gradveil.experiment.progress import Progress
+from gradveil.experiment.record import Record
 from gradveil.plan import Cell
 from gradveil.policies.scoring import Kind, Scorer, Task
-from gradveil.progress import Progress
-from gradveil.record import Record
 from gradveil.transforms.library import Library, library_of
 from gradveil.transforms.policy import Policy
 from gradveil.trial import Trial

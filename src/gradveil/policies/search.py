@@ -23,9 +23,11 @@ from gradveil.core import toml
 from gradveil.core.compute import Compute
 from gradveil.core.files import private_files
 from gradveil.core.scenario import Scenario
-from gradveil.fanout import Fanout
-from gradveil.folder import RunFolder
-from gradveil.journal import Journal
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.parallel.pool import Fanout
+from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.provenance import provenance
 from gradveil.policies import confirm
 from gradveil.policies.asked import Search, checked
 from gradveil.policies.curves import Watch, curves
@@ -37,8 +39,6 @@ from gradveil.policies.race import blocks, leaders, survivors, whole, yardsticks
 from gradveil.policies.ranking import Ranked, hybrid, rank
 from gradveil.policies.scoring import Task
 from gradveil.policies.threshold import bar_of
-from gradveil.progress import Progress, Silent
-from gradveil.provenance import provenance
 from gradveil.transforms.policy import Policy
 
 __all__ = ["Search", "search"]

@@ -18,7 +18,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.files import cache_folder, private_files, write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
 from gradveil.core.types import Batch
-from gradveil.fanout import one_thread
+from gradveil.experiment.parallel.pool import one_thread
 from gradveil.fit import fit
 from gradveil.models import load_weights
 

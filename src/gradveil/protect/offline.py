@@ -30,12 +30,12 @@ from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_i
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.loda.starts import hash_of
-from gradveil.folder import JOURNAL
-from gradveil.journal import Journal
-from gradveil.progress import Progress, Silent
+from gradveil.experiment.folder import JOURNAL
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.provenance import device_name, now, own_version
+from gradveil.experiment.record import Record
 from gradveil.protect.sheet import before_and_after
-from gradveil.provenance import device_name, now, own_version
-from gradveil.record import Record
 
 ON_A_CPU, ON_A_GPU = 64, 2048  # pictures of a part: what a kill can cost
 SHOWN = 8  # on the sheet

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.verdict.estimate import CellResult, leaks_upward
 from gradveil.verdict.leak import MARGIN, Baselines
 

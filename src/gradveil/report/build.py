@@ -9,8 +9,8 @@ from typing import Any
 
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import sha256
+from gradveil.experiment.record import Record
 from gradveil.flags import FLAGS
-from gradveil.record import Record
 from gradveil.report.agreement import NAMED, Agreement, agreement
 from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows

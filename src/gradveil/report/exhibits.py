@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.report.figures import looks_same, png_uri
 from gradveil.results import Run
 from gradveil.verdict.estimate import CellResult

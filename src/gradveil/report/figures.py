@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.verdict.estimate import CellResult
 from gradveil.verdict.leak import Baselines
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.results import Run
 from gradveil.verdict import Verdict
 from gradveil.verdict.effort import effort, prior

@@ -12,10 +12,10 @@ from typing import Any
 from gradveil.attacks import ATTACKS
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
+from gradveil.experiment.record import Record
 from gradveil.flags import FLAGS
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
-from gradveil.record import Record
 from gradveil.results import Run
 
 LEFT_OUT = "[left out]"

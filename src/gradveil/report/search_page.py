@@ -10,10 +10,10 @@ from typing import Any
 from markupsafe import Markup
 
 from gradveil.core.files import private_files, write_whole
+from gradveil.experiment.record import Record
 from gradveil.interval import mean_interval
 from gradveil.policies.outcome import Outcome
 from gradveil.policies.sheet import COLUMNS, rows, sentences
-from gradveil.record import Record
 from gradveil.report.bars import Bars
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled

@@ -12,10 +12,10 @@ from safetensors.torch import save
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.fanout import Fanout
-from gradveil.journal import Journal
-from gradveil.progress import Progress, Silent
-from gradveil.record import Record
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.parallel.pool import Fanout
+from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.record import Record
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.leakage import Auditor, is_concluded, weights_file
 from gradveil.tradeoff.measured import Leakage, read_leakage

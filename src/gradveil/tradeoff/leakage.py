@@ -20,8 +20,8 @@ from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario
-from gradveil.folder import VERDICT
-from gradveil.progress import Progress
+from gradveil.experiment.folder import VERDICT
+from gradveil.experiment.progress import Progress
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material, Victims, gallery, victims

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.results import Run, read_run
 from gradveil.tradeoff.estimates import Between, of_pictures, of_share
 from gradveil.tradeoff.leakage import by_victim

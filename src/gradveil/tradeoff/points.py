@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.estimates import Between, differences, of_accuracies, of_pictures, of_trainings

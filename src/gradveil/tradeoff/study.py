@@ -24,10 +24,10 @@ from gradveil.core.files import private_files
 from gradveil.core.hashes import hash_models
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
-from gradveil.folder import REPORT, RunFolder
-from gradveil.journal import Journal
-from gradveil.progress import Progress, Silent
-from gradveil.provenance import provenance
+from gradveil.experiment.folder import REPORT, RunFolder
+from gradveil.experiment.journal import Journal
+from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.provenance import provenance
 from gradveil.runner import fanout_of
 from gradveil.tradeoff.asked import Study, checked
 from gradveil.tradeoff.candidates import Candidate, noise

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 
 from gradveil.accounting.budget import Budget, budget_of
 from gradveil.core.defense import Defense
+from gradveil.experiment.record import Record
 from gradveil.fl.exposure import exposures
 from gradveil.fl.local import RoundResult, train
 from gradveil.fl.partition import partition
-from gradveil.record import Record
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material

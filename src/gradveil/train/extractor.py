@@ -15,9 +15,9 @@ from gradveil.core.files import write_whole
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
+from gradveil.experiment.provenance import own_version
 from gradveil.fit import accuracy, fit
 from gradveil.models import MODELS
-from gradveil.provenance import own_version
 
 HELD_OUT = 0.1  # of the pictures, to say what the network learned
 

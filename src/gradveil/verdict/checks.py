@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.experiment.record import Record
 from gradveil.interval import rate_interval
-from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.chance import beyond_chance
 from gradveil.verdict.estimate import CellResult

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradveil.defenses import DEFENSES
+from gradveil.experiment.record import Record
 from gradveil.interval import mean_interval
-from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.checks import Convergence, by_picture, negative
 from gradveil.verdict.estimate import scores_of

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
+from gradveil.experiment.record import Record
 from gradveil.interval import Interval, mean_interval, rate_interval
-from gradveil.record import Record
 from gradveil.verdict.leak import Baselines
 
 RATES = "retrieval"  # as names of metrics begin that are 0 or 1

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradveil.experiment.record import Record
 from gradveil.interval import Interval, at_least, rate_interval
-from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.chance import beyond_chance
 from gradveil.verdict.leak import NEGATIVE, Baselines

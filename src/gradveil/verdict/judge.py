@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gradveil.experiment.record import NOT_REPLAYED
 from gradveil.interval import supports
-from gradveil.record import NOT_REPLAYED
 from gradveil.results import Run
 from gradveil.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
 from gradveil.verdict.doubts import doubts

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 
 MARGIN = 3.0  # dB
 NEGATIVE = ("prior", "random", "another")

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gradveil.experiment.record import Record
 from gradveil.interval import Interval, at_least, at_most, rate_interval
-from gradveil.record import Record
 from gradveil.results import Run
 from gradveil.verdict.checks import by_picture
 from gradveil.verdict.estimate import Estimate, estimate, worst_per_picture

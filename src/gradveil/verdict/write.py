@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from gradveil.core.files import private_files, write_whole
-from gradveil.folder import VERDICT
+from gradveil.experiment.folder import VERDICT
 from gradveil.results import Run
 from gradveil.verdict.estimate import CellResult, Estimate
 from gradveil.verdict.judge import Finding, Verdict, judge

@@ -19,7 +19,7 @@ from weakref import WeakSet
 from zlib import crc32
 
 from gradveil.core.errors import GradveilError, LockedError
-from gradveil.record import Record
+from gradveil.experiment.record import Record
 
 _CRC = b',"crc":'
 _LISTS = ("flags", "notes")

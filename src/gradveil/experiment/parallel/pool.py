@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 import torch
 
-from gradveil import workers
 from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.experiment.parallel import processes as workers
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")

@@ -41,7 +41,7 @@ class SealError(ConfigError):
 def seal(folder: Path) -> str:
     """Write seal.json over everything in the folder, and return its id."""
     from gradveil.core.files import private_files, write_whole
-    from gradveil.provenance import now
+    from gradveil.experiment.provenance import now
 
     try:
         files = {name: _hash(folder, name) for name in sorted(_names(folder))}

@@ -13,11 +13,11 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from gradveil import journal
 from gradveil.core.errors import ConfigError, DiskError
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
-from gradveil.provenance import HASHES, now
+from gradveil.experiment import journal
+from gradveil.experiment.provenance import HASHES, now
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"
 VERDICT, REPORT, SEAL = "verdict.json", "report.html", "seal.json"
