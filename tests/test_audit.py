@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 from toys import Noise, Plants, Raises, audit, pictures
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError

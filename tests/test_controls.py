@@ -14,7 +14,7 @@ from toys import CLASSES, Noise, audit, pictures, scenario
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.cli import main
 from gradveil.controls import blinded
 from gradveil.core.attack import Attack, Reconstruction

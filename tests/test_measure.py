@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from gradveil.audit import traffic
+from gradveil.audit.audit import traffic
 from gradveil.config import AuditConfig, build
 from gradveil.config.load import dumps, from_tables
 from gradveil.config.schema import ScenarioConfig

@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from toys import Noise, audit
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.cli import main
 from gradveil.config import build, from_tables
 from gradveil.core.compute import Compute

@@ -11,7 +11,7 @@ from toys import Noise, audit
 
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.linear import linear
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

@@ -9,7 +9,7 @@ import pytest
 import torch
 from toys import Raises, audit
 
-from gradveil.audit import judge_of
+from gradveil.audit.audit import judge_of
 from gradveil.core.compute import Compute
 from gradveil.core.progress import Stopped, leave_if_stopped, listening, tick
 from gradveil.core.threads import left_behind, threads

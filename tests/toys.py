@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
-from gradveil.audit import Audit
+from gradveil.audit.audit import Audit
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

@@ -15,7 +15,7 @@ __version__ = "0.1.0"
 
 _HOME = {
     "Attack": "core.attack",
-    "Audit": "audit",
+    "Audit": "audit.audit",
     "AuditConfig": "config",
     "Batch": "core.types",
     "Choice": "config",
@@ -37,7 +37,7 @@ _HOME = {
     "local_update": "core.client",
     "observe": "core.server",
     "read_run": "results",
-    "run": "audit",
+    "run": "audit.audit",
     "write_report": "report.build",
 }
 

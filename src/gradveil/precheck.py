@@ -18,7 +18,7 @@ from gradveil.plan import UNDEFENDED
 from gradveil.runner import fanout_of
 
 if TYPE_CHECKING:
-    from gradveil.audit import Audit
+    from gradveil.audit.audit import Audit
 
 
 def check(audit: Audit, compute: Compute) -> None:

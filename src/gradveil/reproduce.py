@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gradveil.audit import Audit, judge_of, origin_of
+from gradveil.audit.audit import Audit, judge_of, origin_of
 from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
 from gradveil.core.compute import Compute

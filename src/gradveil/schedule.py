@@ -16,7 +16,7 @@ from gradveil.core.types import Batch
 from gradveil.plan import Cell, Grid, clients_of, diagnostic
 
 if TYPE_CHECKING:
-    from gradveil.audit import Audit
+    from gradveil.audit.audit import Audit
 
 
 def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.conclusion import conclude
 from gradveil.config import build, from_tables
 from gradveil.core.errors import ConfigError

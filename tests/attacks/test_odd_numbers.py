@@ -13,7 +13,7 @@ from test_contracts import ATTACK_ROWS, NO_DEFENSE, brief
 from torch import Generator, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.core.check import options_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

@@ -10,7 +10,7 @@ from toys import audit
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError

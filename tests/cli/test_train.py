@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.audit import Audit
+from gradveil.audit.audit import Audit
 from gradveil.cli import main
 from gradveil.cli.train_asked import checkpoints_of
 from gradveil.config import build

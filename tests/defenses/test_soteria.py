@@ -11,7 +11,7 @@ import torch
 from scenes import batch_statistics, four_pictures, one_picture, perceptron, scene, seen_in, smooth
 from torch import Tensor, nn
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build
 from gradveil.core.client import in_client_mode, parameters_of
 from gradveil.core.errors import ConfigError

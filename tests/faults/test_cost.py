@@ -10,8 +10,8 @@ import pytest
 from children import records
 from toys import Noise, audit
 
-import gradveil.audit
-from gradveil.audit import run
+import gradveil.audit.audit
+from gradveil.audit.audit import run
 from gradveil.config import build, from_tables
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
@@ -24,7 +24,7 @@ KEEPING = (
     (RunFolder, "prepare"),
     (RunFolder, "check"),
     (RunFolder, "finish"),
-    (gradveil.audit, "origin_of"),
+    (gradveil.audit.audit, "origin_of"),
 )
 
 

@@ -17,7 +17,7 @@ from scenes import as_float32, one_picture
 from toys import Noise, audit
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from toys import Noise, audit
 
 from gradveil.attacks.linear import linear
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.core.compute import Compute
 from gradveil.results import read_run
 from gradveil.verdict import judge

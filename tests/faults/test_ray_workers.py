@@ -15,7 +15,7 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.cli import main
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute

@@ -10,7 +10,7 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.core.errors import GradveilError
 from gradveil.experiment import journal
 from gradveil.experiment.journal import Journal, encode

@@ -16,7 +16,7 @@ import torch
 from children import forked, records, table, until
 from toys import Noise, audit, pictures, scenario
 
-from gradveil.audit import Audit, run
+from gradveil.audit.audit import Audit, run
 from gradveil.cli import main
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute

@@ -19,7 +19,7 @@ from scenes import as_float32, fedavg, one_picture, smooth
 from toys import Noise, audit, pictures
 
 from gradveil.attacks import dlg, invertgrad
-from gradveil.audit import Audit, judge_of, run
+from gradveil.audit.audit import Audit, judge_of, run
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

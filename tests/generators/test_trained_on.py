@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gradveil import audit, precheck
+from gradveil import precheck
 from gradveil.attacks import ATTACKS
+from gradveil.audit.audit import audit
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed

@@ -9,7 +9,7 @@ import pytest
 from synthetic import run_of, trial
 
 from gradveil.accounting import epsilon
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.config import build, load
 from gradveil.report.build import render
 from gradveil.report.redact import redacted

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gradveil import data
 from gradveil.attacks import ATTACKS
-from gradveil.audit import Audit
+from gradveil.audit.audit import Audit
 from gradveil.capture.format import Capture
 from gradveil.capture.model import model_of
 from gradveil.capture.preflight import check_capture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from gradveil.audit import run
+from gradveil.audit.audit import run
 from gradveil.conclusion import conclude
 from gradveil.config import AuditConfig, build
 from gradveil.config.checkpoint import on_changed_model

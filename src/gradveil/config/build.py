@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from gradveil import data
 from gradveil.attacks import ATTACKS
-from gradveil.audit import Audit
+from gradveil.audit.audit import Audit
 from gradveil.config.checkpoint import trained
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of

@@ -10,9 +10,9 @@ from pathlib import Path
 from safetensors.torch import load_file
 from torch import nn
 
-from gradveil import audit as audits
 from gradveil.attacks import ATTACKS
-from gradveil.audit import Audit
+from gradveil.audit.audit import Audit
+from gradveil.audit.audit import audit as audits
 from gradveil.conclusion import conclude
 from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
