@@ -12,11 +12,11 @@ from typing import Any
 
 from driver import main, must
 
+from gradveil.audit.results import read_run
 from gradveil.core import toml
 from gradveil.experiment.journal import encode
 from gradveil.experiment.record import Record
 from gradveil.report.build import render
-from gradveil.results import read_run
 
 FOLDER = tempfile.TemporaryDirectory(prefix="gradveil-fuzz-")
 PIECES = (

@@ -20,7 +20,7 @@ CHECKED = (
     "gradveil.core.server",
     "gradveil.core.scenario",
     "gradveil.core.seeds",
-    "gradveil.trial",
+    "gradveil.audit.trial",
     "gradveil.metrics.align",
     "gradveil.metrics.lpips",
     "gradveil.metrics.ssim",

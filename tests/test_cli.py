@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from gradveil import runner as runner_module
 from gradveil.attacks import ATTACKS
+from gradveil.audit import runner as runner_module
 from gradveil.cli import main
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES

@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit.split import split
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
 from gradveil.config.budget import BUDGETS, spend
 from gradveil.config.resolve import resolve
@@ -17,7 +18,6 @@ from gradveil.core.choice import parse_choices
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_model
 from gradveil.data import Dataset
-from gradveil.split import split
 
 FULL = """
 seed = 3

@@ -15,8 +15,11 @@ from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.audit.audit import run
+from gradveil.audit.controls import blinded
+from gradveil.audit.results import read_run
+from gradveil.audit.schedule import plan, roles
+from gradveil.audit.verdict import Verdict, judge
 from gradveil.cli import main
-from gradveil.controls import blinded
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -27,9 +30,6 @@ from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
 from gradveil.experiment import journal
-from gradveil.results import read_run
-from gradveil.schedule import plan, roles
-from gradveil.verdict import Verdict, judge
 
 MUCH_NOISE = {"none": Defense(), "gaussian": Gaussian(scale=1e3)}
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gradveil.flags import FLAGS, as_markdown
+from gradveil.audit.flags import FLAGS, as_markdown
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "flags.md"
 
@@ -15,7 +15,7 @@ def test_has_a_section_in_the_docs(name):
 
 
 def test_the_docs_are_up_to_date():
-    assert PAGE.read_text() == as_markdown(), "run: python -m gradveil.flags > docs/flags.md"
+    assert PAGE.read_text() == as_markdown(), "run: python -m gradveil.audit.flags > docs/flags.md"
 
 
 @pytest.mark.parametrize("name", FLAGS)

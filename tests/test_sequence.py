@@ -12,15 +12,15 @@ from toys import Noise, audit
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.linear import linear
 from gradveil.audit.audit import Audit, run
+from gradveil.audit.results import read_run
+from gradveil.audit.table import as_csv
+from gradveil.audit.verdict import judge
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.experiment import journal
-from gradveil.results import read_run
-from gradveil.table import as_csv
-from gradveil.verdict import judge
 
 DEFENSES = {"none": Defense(), "noise": Gaussian(scale=1e3)}
 

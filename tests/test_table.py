@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
+from gradveil.audit.table import as_csv, columns, rows
 from gradveil.cli import main
 from gradveil.cli.table import write_new
 from gradveil.core.errors import ConfigError
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.record import Record
-from gradveil.table import as_csv, columns, rows
 
 FIXED = ["key", "status", "scenario", "defense", "attack", "attacker", "control", "client", "example", "seed", "loss"]
 

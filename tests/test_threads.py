@@ -10,11 +10,11 @@ import torch
 from toys import Raises, audit
 
 from gradveil.audit.audit import judge_of
+from gradveil.audit.schedule import shards
+from gradveil.audit.trial import run_cell
 from gradveil.core.compute import Compute
 from gradveil.core.progress import Stopped, leave_if_stopped, listening, tick
 from gradveil.core.threads import left_behind, threads
-from gradveil.schedule import shards
-from gradveil.trial import run_cell
 
 
 def test_work_runs_on_as_many_threads_of_torch_as_told_and_ours_are_as_before() -> None:

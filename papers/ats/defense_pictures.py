@@ -17,7 +17,7 @@ import numpy as np
 from PIL import Image, ImageDraw
 
 from gradveil.experiment.record import Record
-from gradveil.results import Run, read_run
+from gradveil.audit.results import Run, read_run
 
 SIDE, GAP, MARGIN = 64, 3, 160  # pixels
 

@@ -17,7 +17,7 @@ from typing import Any
 from victims import bench_of, model_of
 
 from gradveil.data import load
-from gradveil.interval import mean_interval
+from gradveil.audit.verdict.interval import mean_interval
 from gradveil.policies import Policy
 from gradveil.policies.accuracy import accuracy_rounds, jacobian_scores
 from gradveil.transforms.library import LIBRARIES

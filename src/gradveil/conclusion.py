@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gradveil.audit.results import read_run
+from gradveil.audit.verdict import Verdict, write_verdict
 from gradveil.core.files import private_files
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.seal import seal
 from gradveil.report.build import write_report
 from gradveil.report.redact import redacted
-from gradveil.results import read_run
-from gradveil.verdict import Verdict, write_verdict
 
 
 def conclude(folder: str | Path, redact: bool = False, claim: float | None = None) -> Verdict:

@@ -16,6 +16,10 @@ from typing import Any
 import numpy as np
 
 from gradveil.audit.audit import Audit, judge_of, origin_of
+from gradveil.audit.results import KINDS, Run, read_run
+from gradveil.audit.runner import attack
+from gradveil.audit.schedule import shards
+from gradveil.audit.trial import Trial
 from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
 from gradveil.core.compute import Compute
@@ -24,10 +28,6 @@ from gradveil.core.threads import threads
 from gradveil.experiment.folder import CONFIG, RunFolder
 from gradveil.experiment.provenance import HASHES
 from gradveil.experiment.record import Record
-from gradveil.results import KINDS, Run, read_run
-from gradveil.runner import attack
-from gradveil.schedule import shards
-from gradveil.trial import Trial
 
 DECIBELS, OTHERS = 0.1, 0.01  # how far a score may lie from the stored one: what two devices differ by in rounding
 EXACT = 60.0  # dB above which a picture is a copy, and how far above is rounding: an 8-bit step is at 48

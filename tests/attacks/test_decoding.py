@@ -20,6 +20,7 @@ from gradveil.attacks.decoding.regression import descended, misfit_of, solved, s
 from gradveil.attacks.decoding.same_source import PAIRS, SameSource, drawn_pairs, logits_of_all_pairs, trained
 from gradveil.attacks.decoding.signs import made_alike
 from gradveil.attacks.dlg import dlg
+from gradveil.audit.plan import Grid
 from gradveil.config import from_tables
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
@@ -37,7 +38,6 @@ from gradveil.defenses.mixup import Mixup
 from gradveil.metrics import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.lenet import lenet
-from gradveil.plan import Grid
 
 DOUBLE = Compute(precision="float64")
 SHAPE = (3, 8, 8)

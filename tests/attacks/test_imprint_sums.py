@@ -14,6 +14,7 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.unmix import unmix
+from gradveil.audit.plan import diagnostic
 from gradveil.config import build, from_tables
 from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
@@ -29,7 +30,6 @@ from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.plan import diagnostic
 
 
 def logistic() -> nn.Module:

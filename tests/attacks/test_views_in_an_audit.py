@@ -11,6 +11,7 @@ from gradveil.attacks import ATTACKS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
 from gradveil.audit.audit import run
+from gradveil.audit.trial import SAME_RUN
 from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -18,7 +19,6 @@ from gradveil.defenses.ats import Ats
 from gradveil.defenses.prune import Prune
 from gradveil.experiment import journal
 from gradveil.experiment.record import Record
-from gradveil.trial import SAME_RUN
 
 POLICY = Ats(policy="3-1")
 SHORT: dict[str, Attack] = {

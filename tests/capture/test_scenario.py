@@ -9,7 +9,8 @@ import pytest
 import torch
 from pictures import rows, sent_by
 
-from gradveil.capture.match import matches
+from gradveil.audit.plan import clients_of, diagnostic
+from gradveil.audit.update_match import matches
 from gradveil.capture.model import model_of
 from gradveil.capture.scenario import captured_scenario
 from gradveil.capture.simulated import simulate
@@ -21,7 +22,6 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe, observe_received
 from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
-from gradveil.plan import clients_of, diagnostic
 
 PRIVATE = Batch(torch.stack([rows(k).images for k in range(3)]), torch.stack([rows(k).labels for k in range(3)]))
 CAPTURE = sent_by(rows(0), rows(1), rows(2))

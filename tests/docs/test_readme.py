@@ -14,6 +14,7 @@ from PIL import Image
 from safetensors.torch import save_file
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit.verdict.judge import Word
 from gradveil.cli import main
 from gradveil.config.budget import spend
 from gradveil.config.schema import Budget
@@ -22,7 +23,6 @@ from gradveil.defenses import DEFENSES
 from gradveil.experiment.journal import read
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_model
-from gradveil.verdict.judge import Word
 
 PAGE = ROOT / "README.md"
 STEPS = 3

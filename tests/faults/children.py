@@ -11,9 +11,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradveil.audit.table import as_csv
 from gradveil.experiment import journal
 from gradveil.experiment.record import Record
-from gradveil.table import as_csv
 
 
 @dataclass(frozen=True)

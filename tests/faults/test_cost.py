@@ -12,10 +12,10 @@ from toys import Noise, audit
 
 import gradveil.audit.audit
 from gradveil.audit.audit import run
+from gradveil.audit.trial import failed
 from gradveil.config import build, from_tables
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
-from gradveil.trial import failed
 
 KEEPING = (
     (Journal, "append"),
@@ -66,7 +66,9 @@ def test_a_run_of_ten_thousand_records_goes_on_within_three_seconds(
 ) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
-        patch.setattr("gradveil.runner.attack", lambda group, judge: failed(group[0], "x") + failed(group[-1], "x"))
+        patch.setattr(
+            "gradveil.audit.runner.attack", lambda group, judge: failed(group[0], "x") + failed(group[-1], "x")
+        )
         run(audit({"a": Noise()}, clients=2500, controls=True), tmp_path / "run")
     found = len(records(tmp_path / "run"))
     assert found >= 10_000

@@ -18,6 +18,8 @@ from toys import Noise, audit
 
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.audit import Audit, run
+from gradveil.audit.results import read_run
+from gradveil.audit.verdict import judge
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -28,8 +30,6 @@ from gradveil.engine.descent import Objective
 from gradveil.experiment.progress import Lines
 from gradveil.experiment.record import Record
 from gradveil.metrics import METRICS
-from gradveil.results import read_run
-from gradveil.verdict import judge
 
 PLAIN = {"none": Defense()}
 

@@ -17,9 +17,9 @@ from toys import Noise, audit
 
 from gradveil.attacks.linear import linear
 from gradveil.audit.audit import Audit, run
+from gradveil.audit.results import read_run
+from gradveil.audit.verdict import judge
 from gradveil.core.compute import Compute
-from gradveil.results import read_run
-from gradveil.verdict import judge
 
 
 class Small(Compute):

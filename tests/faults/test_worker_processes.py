@@ -20,6 +20,8 @@ from toys import Noise, audit, pictures
 
 from gradveil.attacks import dlg, invertgrad
 from gradveil.audit.audit import Audit, judge_of, run
+from gradveil.audit.runner import attack
+from gradveil.audit.schedule import shards
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -29,8 +31,6 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.experiment.parallel import processes as workers
 from gradveil.metrics import METRICS
-from gradveil.runner import attack
-from gradveil.schedule import shards
 
 PLAIN = {"none": Defense()}
 

@@ -13,8 +13,8 @@ import torch.nn.functional as F
 from safetensors.torch import save_file
 from torch import Tensor
 
-from gradveil import precheck
 from gradveil.attacks import ATTACKS
+from gradveil.audit import validate as precheck
 from gradveil.audit.audit import audit
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError

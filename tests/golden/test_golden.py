@@ -14,7 +14,7 @@ import pytest
 from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.controls import blinded
+from gradveil.audit.controls import blinded
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import save_file
 
+from gradveil.audit.results import Run
 from gradveil.experiment.journal import encode
 from gradveil.experiment.record import Record
-from gradveil.results import Run
 
 HOSTILE = "<script>alert(1)</script>"
 HOSTILE_DEFENSE = "<img src=x onerror=alert(2)>"

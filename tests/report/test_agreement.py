@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.estimate import cells_of
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.experiment.record import Record
 from gradveil.report.agreement import agreement, rank_correlation
 from gradveil.report.build import render
-from gradveil.results import Run
-from gradveil.verdict.estimate import cells_of
-from gradveil.verdict.leak import Baselines
 
 BLANK = 12.0
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from synthetic import random_run, write_run
 
+from gradveil.audit.results import Run
 from gradveil.report import write_report
 from gradveil.report.build import render
-from gradveil.results import Run
 
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [

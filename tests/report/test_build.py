@@ -13,14 +13,14 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from synthetic import AUDITED, HOSTILE, PROVENANCE, SCENE, random_run, run_of, trial, write_run
 
+from gradveil.audit.flags import FLAGS
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import judge
+from gradveil.audit.verdict.interval import at_most
 from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.experiment.journal import encode, read
-from gradveil.flags import FLAGS
-from gradveil.interval import at_most
 from gradveil.report import read_run, write_report
 from gradveil.report.build import render
-from gradveil.results import Run
-from gradveil.verdict import judge
 
 TEMPLATE_TAGS = set(
     re.findall(

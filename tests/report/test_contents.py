@@ -8,17 +8,17 @@ import pytest
 from PIL import Image
 from synthetic import SCENE, random_run, run_of, trial
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import judge
+from gradveil.audit.verdict.attack_summary import effort, prior, steps_and_restarts
+from gradveil.audit.verdict.interval import at_most
 from gradveil.core.errors import ConfigError
-from gradveil.interval import at_most
 from gradveil.report.blocks import blocks, control_cells
 from gradveil.report.claim import examined, pictures_needed
 from gradveil.report.figures import AXIS_END, MANY, Strip, axis_of, looks_same, png_uri, strip
 from gradveil.report.ledger import NOT_STATED, attacker, ledger
 from gradveil.report.page import interval, number, percent
 from gradveil.report.scope import expires, not_tested
-from gradveil.results import Run
-from gradveil.verdict import judge
-from gradveil.verdict.effort import effort, prior, steps_and_restarts
 
 FIFTEEN = (
     "Model weights",

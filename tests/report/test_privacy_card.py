@@ -10,10 +10,10 @@ from synthetic import run_of, trial
 
 from gradveil.accounting import epsilon
 from gradveil.audit.audit import run
+from gradveil.audit.results import read_run
 from gradveil.config import build, load
 from gradveil.report.build import render
 from gradveil.report.redact import redacted
-from gradveil.results import read_run
 
 CONFIG = """
 metrics = ["psnr"]

@@ -13,10 +13,10 @@ from PIL import Image
 from safetensors.numpy import save_file
 from synthetic import CONFIG, PROVENANCE, SCENE, random_run, run_of, trial, write_run
 
+from gradveil.audit.verdict import as_json, judge
 from gradveil.experiment.journal import encode, read
 from gradveil.report import read_run, write_report
 from gradveil.report.redact import LEFT_OUT, redacted
-from gradveil.verdict import as_json, judge
 
 CANARIES = {
     "client": "canary-client-anna",

@@ -14,12 +14,12 @@ import torch
 from safetensors.torch import load_file
 from tradeoff_fakes import tiny
 
+from gradveil.audit.results import read_run
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.experiment import journal
 from gradveil.experiment.progress import Silent
 from gradveil.fl.partition import partition
-from gradveil.results import read_run
 from gradveil.tradeoff import Outcome, page, run
 from gradveil.tradeoff.candidates import noise
 from gradveil.tradeoff.leakage import Auditor

@@ -6,8 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from gradveil.audit.results import Run
 from gradveil.experiment.record import Record
-from gradveil.results import Run
 
 BLANK, SEEN, UNSEEN = 12.0, 25.0, 11.0
 ROLES = {"easy": {"role": "audited", "regime": "diagnostic", "batch_size": 1, "labels": "known"}}

@@ -6,10 +6,10 @@ import pytest
 from runs import UNSEEN, defended, hidden, record, run_of, undefended
 from scipy.stats import binom
 
+from gradveil.audit.verdict import judge
+from gradveil.audit.verdict.checks import negative
+from gradveil.audit.verdict.negative_control import beyond_chance
 from gradveil.experiment.record import Record
-from gradveil.verdict import judge
-from gradveil.verdict.chance import beyond_chance
-from gradveil.verdict.checks import negative
 
 SEARCH = "retrieval-top5"
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from runs import ROLES, defended, hidden, record, run_of, undefended
 
-from gradveil.flags import FLAGS
-from gradveil.results import Run
-from gradveil.verdict import judge
+from gradveil.audit.flags import FLAGS
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import judge
 
 BATCH_OF_FOUR = {"role": "variation", "regime": "deployment", "batch_size": 4, "labels": "known"}
 INFERRED = {"role": "variation", "regime": "deployment", "batch_size": 1, "labels": "inferred"}

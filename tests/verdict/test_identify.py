@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 
+from gradveil.audit.verdict import judge
+from gradveil.audit.verdict.interval import at_least
+from gradveil.audit.verdict.judge import Verdict
+from gradveil.audit.verdict.tally import Tally
+from gradveil.audit.verdict.write import as_json
 from gradveil.experiment.record import Record
-from gradveil.interval import at_least
-from gradveil.verdict import judge
-from gradveil.verdict.judge import Verdict
-from gradveil.verdict.tally import Tally
-from gradveil.verdict.write import as_json
 
 
 def found(client: int, *searches: str, **changes) -> Record:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from runs import BLANK, SEEN, defended, failed, hidden, record, run_of, undefended
 
-from gradveil.interval import at_most
-from gradveil.results import Run
-from gradveil.verdict import Finding, judge
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import Finding, judge
+from gradveil.audit.verdict.interval import at_most
 
 
 def found(run: Run, defense: str = "d") -> Finding:

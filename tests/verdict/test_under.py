@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from runs import run_of, undefended
 
-from gradveil.verdict.under import under
+from gradveil.audit.verdict.conditions import under
 
 
 @pytest.mark.parametrize(

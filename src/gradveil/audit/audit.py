@@ -12,6 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.accounting.round import round_accounts
+from gradveil.audit.plan import clients_of
+from gradveil.audit.runner import Runner, fanout_of
+from gradveil.audit.schedule import placed, roles, shards, waves
+from gradveil.audit.trial import Judge
+from gradveil.audit.upload_size import update_bytes
+from gradveil.audit.validate import check, networks
 from gradveil.core import toml
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
@@ -27,12 +33,6 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import provenance
 from gradveil.metrics import Metric
-from gradveil.plan import clients_of
-from gradveil.precheck import check, networks
-from gradveil.runner import Runner, fanout_of
-from gradveil.schedule import placed, roles, shards, waves
-from gradveil.traffic import update_bytes
-from gradveil.trial import Judge
 
 PLAIN = Compute()
 QUICKLY_ENCODED = 1_000_000  # parameters: about a second for each defense

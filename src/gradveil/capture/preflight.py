@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
-from gradveil.capture.match import cosine, length
 from gradveil.core.client import BATCH_NORMS, parameters_of
 from gradveil.core.errors import ConfigError
 

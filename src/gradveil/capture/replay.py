@@ -10,8 +10,8 @@ from typing import get_args
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture, Normalization
-from gradveil.capture.match import cosine, length
 from gradveil.capture.preflight import pattern
 from gradveil.core.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense

@@ -6,11 +6,11 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from gradveil.audit.plan import diagnostic
 from gradveil.capture.format import Capture
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.plan import diagnostic
 
 CLIENTS = 4
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.split import LARGEST_GALLERY, LARGEST_PUBLIC
 from gradveil.capture.format import Capture
 from gradveil.capture.replay import relative_error, search, tolerance, trained
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
-from gradveil.split import LARGEST_GALLERY, LARGEST_PUBLIC
 
 MOST_TRIED = 5000  # pictures of the data that are tried for a client that holds one
 

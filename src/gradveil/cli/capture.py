@@ -58,8 +58,8 @@ def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
     from dataclasses import asdict
 
+    from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
-    from gradveil.capture.match import length
 
     clients = {
         name: {

@@ -23,9 +23,9 @@ def table(
 
     gradveil table runs/photos-lenet-20250101-120000 --out scores.csv
     """
+    from gradveil.audit.table import as_csv
     from gradveil.core.errors import ConfigError
     from gradveil.experiment import journal
-    from gradveil.table import as_csv
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradveil import data as datasets
+from gradveil.audit.split import LARGEST_PUBLIC
 from gradveil.config.build import model_of
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
@@ -20,7 +21,6 @@ from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS
-from gradveil.split import LARGEST_PUBLIC
 
 HELD_OUT = 5  # where there is one split alone, every fifth picture is for validation
 

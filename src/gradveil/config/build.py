@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
+from gradveil.audit.split import Split, split
 from gradveil.config.checkpoint import trained
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
@@ -26,7 +27,6 @@ from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
-from gradveil.split import Split, split
 
 
 def build(config: AuditConfig) -> Audit:

@@ -13,6 +13,11 @@ from statistics import mean
 from torch import nn
 
 from gradveil.attacks.invertgrad import invertgrad
+from gradveil.audit.plan import UNDEFENDED, Cell, Grid
+from gradveil.audit.runner import attack
+from gradveil.audit.trial import Judge, Trial
+from gradveil.audit.verdict.interval import mean_interval
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import Scenario
@@ -20,17 +25,12 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
 from gradveil.experiment.record import Record
-from gradveil.interval import mean_interval
 from gradveil.metrics import METRICS
-from gradveil.plan import UNDEFENDED, Cell, Grid
 from gradveil.policies.correlation import pearson, spearman
 from gradveil.policies.material import Material
 from gradveil.policies.outcome import Confirmed, Scored, Validation
 from gradveil.policies.ranking import Ranked
-from gradveil.runner import attack
 from gradveil.transforms.policy import Policy
-from gradveil.trial import Judge, Trial
-from gradveil.verdict.leak import Baselines
 
 ATTACK = "invertgrad"
 SMOOTHNESS = 1e-2  # one weight of the total variation: a policy is compared with a policy, at a fifth of the cost

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.verdict.interval import mean_interval
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -19,7 +20,6 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.snapshots import traced
-from gradveil.interval import mean_interval
 from gradveil.policies.privacy import gradsim
 from gradveil.policies.similarity import Products, Similarity
 from gradveil.transforms.policy import Policy

@@ -9,16 +9,16 @@ from dataclasses import dataclass, field
 from functools import partial
 from statistics import mean
 
+from gradveil.audit.plan import Cell
+from gradveil.audit.trial import Trial
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.parallel.pool import Fanout
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.record import Record
-from gradveil.plan import Cell
 from gradveil.policies.scoring import Kind, Scorer, Task
 from gradveil.transforms.library import Library, library_of
 from gradveil.transforms.policy import Policy
-from gradveil.trial import Trial
 
 TOGETHER, ON_A_GPU = 4, 16  # tasks of a job: so many are lost by a kill, and a process is worth starting for them
 Timed = tuple[dict[str, float], float]  # what a task found, and its seconds

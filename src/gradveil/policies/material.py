@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradveil import data
+from gradveil.audit.split import LARGEST_GALLERY
 from gradveil.config.schema import ScenarioConfig
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
@@ -19,7 +20,6 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
 from gradveil.policies.accuracy import accuracy_rounds
-from gradveil.split import LARGEST_GALLERY
 
 OFFERED = 100  # pictures of a round of the accuracy score, of which one per class is kept
 

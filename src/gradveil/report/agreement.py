@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from gradveil.audit.verdict.estimate import CellResult, leaks_upward
+from gradveil.audit.verdict.leak import MARGIN, Baselines
 from gradveil.experiment.record import Record
-from gradveil.verdict.estimate import CellResult, leaks_upward
-from gradveil.verdict.leak import MARGIN, Baselines
 
 LEAST = 4  # trials that a rank correlation is worth the name of
 NAMED = 6  # pictures of each kind

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradveil.results import Run
-from gradveil.verdict import Finding, Verdict
-from gradveil.verdict.estimate import CellResult
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import Finding, Verdict
+from gradveil.audit.verdict.estimate import CellResult
 
 KINDS = {"prior": "prior only", "random": "random update", "another": "another picture"}
 UNCHANGED = ("name", "role", "regime", "model", "images")  # of no interest when two scenarios are compared

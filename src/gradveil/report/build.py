@@ -7,10 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gradveil.audit.flags import FLAGS
+from gradveil.audit.results import Run, read_run
+from gradveil.audit.verdict import Verdict, judge
+from gradveil.audit.verdict.attack_summary import effort
+from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.leak import MARGIN
+from gradveil.audit.verdict.tally import Tally
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import sha256
 from gradveil.experiment.record import Record
-from gradveil.flags import FLAGS
 from gradveil.report.agreement import NAMED, Agreement, agreement
 from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows
@@ -21,12 +27,6 @@ from gradveil.report.ledger import attacker, ledger
 from gradveil.report.page import filled
 from gradveil.report.redact import redacted
 from gradveil.report.scope import dated, expires, not_tested
-from gradveil.results import Run, read_run
-from gradveil.verdict import Verdict, judge
-from gradveil.verdict.effort import effort
-from gradveil.verdict.estimate import CellResult
-from gradveil.verdict.leak import MARGIN
-from gradveil.verdict.tally import Tally
 
 TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture")
 

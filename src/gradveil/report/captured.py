@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from gradveil.results import Run
+from gradveil.audit.results import Run
 
 SHOWN = 20  # clients
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from gradveil.audit.verdict import Finding, Verdict
+from gradveil.audit.verdict.interval import supports
 from gradveil.core.errors import ConfigError
-from gradveil.interval import supports
-from gradveil.verdict import Finding, Verdict
 
 LEVEL = 0.95
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.identify import SEARCHES
+from gradveil.audit.verdict.leak import Baselines, Place, place
 from gradveil.experiment.record import Record
 from gradveil.report.figures import looks_same, png_uri
-from gradveil.results import Run
-from gradveil.verdict.estimate import CellResult
-from gradveil.verdict.identify import SEARCHES
-from gradveil.verdict.leak import Baselines, Place, place
 
 SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are in the plot and in the journal
 

@@ -14,9 +14,9 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
+from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.experiment.record import Record
-from gradveil.verdict.estimate import CellResult
-from gradveil.verdict.leak import Baselines
 
 SAME = 0.5 / 255  # pixels that differ by less look the same
 AXIS_END = 60.0  # dB; beyond it a picture is as good as exact, and the axis would be all gap

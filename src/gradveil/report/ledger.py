@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import Verdict
+from gradveil.audit.verdict.attack_summary import effort, prior
 from gradveil.experiment.record import Record
-from gradveil.results import Run
-from gradveil.verdict import Verdict
-from gradveil.verdict.effort import effort, prior
 
 NOT_STATED = "not stated: treated as known to the attacker"
 ATTACKERS = {

@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit.flags import FLAGS
+from gradveil.audit.results import Run
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
-from gradveil.flags import FLAGS
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
-from gradveil.results import Run
 
 LEFT_OUT = "[left out]"
 NAME = "redacted run"

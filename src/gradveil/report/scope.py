@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
-from gradveil.results import Run
-from gradveil.verdict import Verdict
+from gradveil.audit.results import Run
+from gradveil.audit.verdict import Verdict
 
 LEARNED = ("rogs", "gan", "diffusion")  # attacks with a learned prior, by a part of their name
 VALID = timedelta(days=365)

@@ -9,9 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
+from gradveil.audit.verdict.interval import mean_interval
 from gradveil.core.files import private_files, write_whole
 from gradveil.experiment.record import Record
-from gradveil.interval import mean_interval
 from gradveil.policies.outcome import Outcome
 from gradveil.policies.sheet import COLUMNS, rows, sentences
 from gradveil.report.bars import Bars

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from safetensors.torch import save
 
+from gradveil.audit.trial import told
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
 from gradveil.experiment.journal import Journal
@@ -20,7 +21,6 @@ from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.leakage import Auditor, is_concluded, weights_file
 from gradveil.tradeoff.measured import Leakage, read_leakage
 from gradveil.tradeoff.training import KEY, Taught, Trainer, Training, record_of
-from gradveil.trial import told
 
 AUDIT = "audit"
 

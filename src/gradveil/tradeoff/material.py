@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradveil import data
+from gradveil.audit.split import LARGEST_GALLERY, LARGEST_PUBLIC
 from gradveil.config.schema import ScenarioConfig
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
@@ -20,7 +21,6 @@ from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
 from gradveil.fl.partition import partition
 from gradveil.fl.settings import Federation
-from gradveil.split import LARGEST_GALLERY, LARGEST_PUBLIC
 
 EVERY = 5  # where a data set has no test split, every fifth picture validates
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gradveil.audit.results import Run, read_run
+from gradveil.audit.verdict import Verdict, judge
+from gradveil.audit.verdict.checks import MOST_FAILED
+from gradveil.audit.verdict.estimate import leaks_upward
+from gradveil.audit.verdict.tally import Tally
 from gradveil.experiment.record import Record
-from gradveil.results import Run, read_run
 from gradveil.tradeoff.estimates import Between, of_pictures, of_share
 from gradveil.tradeoff.leakage import by_victim
-from gradveil.verdict import Verdict, judge
-from gradveil.verdict.checks import MOST_FAILED
-from gradveil.verdict.estimate import leaks_upward
-from gradveil.verdict.tally import Tally
 
 LEAKED = "leaked"  # the measure: 1 for a picture that leaked, 0 for one that did not
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from gradveil.audit.verdict.estimate import leaks_upward
 from gradveil.core.files import private_files, write_whole
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
@@ -19,7 +20,6 @@ from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import FLAGS
 from gradveil.tradeoff.sheet import UNITS, between, columns, headline, row
-from gradveil.verdict.estimate import leaks_upward
 
 ROOM = 110  # letters of a legend
 NARROW = 440

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
+from gradveil.audit.verdict.estimate import leaks_upward
 from gradveil.experiment.record import Record
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
@@ -14,7 +15,6 @@ from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale
 from gradveil.tradeoff.measured import Leakage
 from gradveil.tradeoff.outcome import Against, Point, Standing
-from gradveil.verdict.estimate import leaks_upward
 
 SAME = 0.02  # of the accuracy: what is further apart is not called the same
 FEWEST = {"few-seeds": 3, "one-attacked-training": 2, "single-stage": 2, "few-random-policies": 10, "few-pictures": 100}

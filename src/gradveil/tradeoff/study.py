@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from gradveil.audit.runner import fanout_of
 from gradveil.config.build import model_of
 from gradveil.core import toml
 from gradveil.core.client import in_client_mode
@@ -28,7 +29,6 @@ from gradveil.experiment.folder import REPORT, RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import provenance
-from gradveil.runner import fanout_of
 from gradveil.tradeoff.asked import Study, checked
 from gradveil.tradeoff.candidates import Candidate, noise
 from gradveil.tradeoff.desk import Desk

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from gradveil.accounting.budget import Budget, budget_of
+from gradveil.audit.trial import told
 from gradveil.core.defense import Defense
 from gradveil.experiment.record import Record
 from gradveil.fl.exposure import exposures
@@ -24,7 +25,6 @@ from gradveil.fl.partition import partition
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material
-from gradveil.trial import told
 
 CURVE = 10  # points of the curve of accuracies
 KEY = "training"

@@ -10,6 +10,8 @@ from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_
 
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.dlg_joint import dlg_joint
+from gradveil.audit.plan import Cell
+from gradveil.audit.trial import Judge, labels_right, run_cell
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -25,8 +27,6 @@ from gradveil.engine.spaces.joint_labels import JointLabels
 from gradveil.engine.spaces.pixels import Pixels
 from gradveil.metrics import METRICS
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.plan import Cell
-from gradveil.trial import Judge, labels_right, run_cell
 
 DOUBLE = Compute(precision="float64")
 HIDDEN = ThreatModel(knows_labels=False)

@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.interval import Interval, at_least, rate_interval
+from gradveil.audit.verdict.leak import NEGATIVE, Baselines
+from gradveil.audit.verdict.negative_control import beyond_chance
 from gradveil.experiment.record import Record
-from gradveil.interval import Interval, at_least, rate_interval
-from gradveil.results import Run
-from gradveil.verdict.chance import beyond_chance
-from gradveil.verdict.leak import NEGATIVE, Baselines
 
 FIRST = "retrieval"
 SEARCHES = {  # metric -> among how many

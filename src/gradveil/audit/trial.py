@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from gradveil.capture.match import matches
-from gradveil.controls import blinded, of_another
+from gradveil.audit.controls import blinded, of_another
+from gradveil.audit.plan import Cell, clients_of
+from gradveil.audit.update_match import matches
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
 from gradveil.core.server import Observation, Truth, observe, observe_received
@@ -21,7 +22,6 @@ from gradveil.experiment.record import NO_TRUTH, NOT_REPLAYED, Record
 from gradveil.metrics import Metric, align
 from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.plan import Cell, clients_of
 
 LONGEST_REASON = 300
 SAME_RUN = "knowing this defense changes nothing for this attack: same run as the unaware attacker"

@@ -1,6 +1,6 @@
 """Doubts about a number: each flag has a title, when it is raised, why it matters and what to do.
 
-The report prints these texts and `docs/flags.md` is made of them: `python -m gradveil.flags > docs/flags.md`.
+The report prints these texts and `docs/flags.md` is made of them: `python -m gradveil.audit.flags > docs/flags.md`.
 """
 
 from __future__ import annotations

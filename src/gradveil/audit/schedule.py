@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from gradveil.audit.plan import Cell, Grid, clients_of, diagnostic
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import Scenario, described
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.plan import Cell, Grid, clients_of, diagnostic
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit

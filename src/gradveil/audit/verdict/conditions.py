@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from gradveil.results import Run
-from gradveil.verdict.effort import effort
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.attack_summary import effort
 
 WHO = {
     "eavesdropper": "an eavesdropper",

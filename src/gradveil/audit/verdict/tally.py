@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.checks import by_picture
+from gradveil.audit.verdict.estimate import Estimate, estimate, worst_per_picture
+from gradveil.audit.verdict.identify import FIRST, Search, searches, spoiled
+from gradveil.audit.verdict.interval import Interval, at_least, at_most, rate_interval
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.experiment.record import Record
-from gradveil.interval import Interval, at_least, at_most, rate_interval
-from gradveil.results import Run
-from gradveil.verdict.checks import by_picture
-from gradveil.verdict.estimate import Estimate, estimate, worst_per_picture
-from gradveil.verdict.identify import FIRST, Search, searches, spoiled
-from gradveil.verdict.leak import Baselines
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.checks import Convergence, by_picture, negative
+from gradveil.audit.verdict.estimate import scores_of
+from gradveil.audit.verdict.identify import FIRST
+from gradveil.audit.verdict.interval import mean_interval
+from gradveil.audit.verdict.leak import NEGATIVE, Baselines
+from gradveil.audit.verdict.tally import Tally
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
-from gradveil.interval import mean_interval
-from gradveil.results import Run
-from gradveil.verdict.checks import Convergence, by_picture, negative
-from gradveil.verdict.estimate import scores_of
-from gradveil.verdict.identify import FIRST
-from gradveil.verdict.leak import NEGATIVE, Baselines
-from gradveil.verdict.tally import Tally
 
 LARGE_GALLERY = 1000
-ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.interval says by how much)
+ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.audit.verdict.interval says by how much)
 
 
 def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], baselines: Baselines) -> tuple[str, ...]:
-    """Their names, sorted; `gradveil.flags` explains each."""
+    """Their names, sorted; `gradveil.audit.flags` explains each."""
     regimes = {t.regime for t in tallies}
     raised = {
         "no-diagnostic": "diagnostic" not in regimes,

@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.estimate import CellResult, Estimate
+from gradveil.audit.verdict.judge import Finding, Verdict, judge
 from gradveil.core.files import private_files, write_whole
 from gradveil.experiment.folder import VERDICT
-from gradveil.results import Run
-from gradveil.verdict.estimate import CellResult, Estimate
-from gradveil.verdict.judge import Finding, Verdict, judge
 
 SCHEMA = 1
 

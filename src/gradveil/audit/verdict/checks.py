@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.interval import rate_interval
+from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.negative_control import beyond_chance
 from gradveil.experiment.record import Record
-from gradveil.interval import rate_interval
-from gradveil.results import Run
-from gradveil.verdict.chance import beyond_chance
-from gradveil.verdict.estimate import CellResult
-from gradveil.verdict.leak import Baselines
 
 POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak or be identified
 RARE = 0.05

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
+from gradveil.audit.verdict.conditions import under
+from gradveil.audit.verdict.estimate import CellResult, cells_of
+from gradveil.audit.verdict.interval import supports
+from gradveil.audit.verdict.leak import MARGIN, Baselines
+from gradveil.audit.verdict.missing import missing
+from gradveil.audit.verdict.run_flags import doubts
+from gradveil.audit.verdict.tally import Tally, tallies
 from gradveil.experiment.record import NOT_REPLAYED
-from gradveil.interval import supports
-from gradveil.results import Run
-from gradveil.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
-from gradveil.verdict.doubts import doubts
-from gradveil.verdict.estimate import CellResult, cells_of
-from gradveil.verdict.leak import MARGIN, Baselines
-from gradveil.verdict.missing import missing
-from gradveil.verdict.tally import Tally, tallies
-from gradveil.verdict.under import under
 
 Word = Literal["leaks", "no leak found", "inconclusive", "not evaluated"]
 UNSCORED = (

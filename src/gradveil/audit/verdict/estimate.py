@@ -9,9 +9,9 @@ from functools import cached_property
 
 import numpy as np
 
+from gradveil.audit.verdict.interval import Interval, mean_interval, rate_interval
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.experiment.record import Record
-from gradveil.interval import Interval, mean_interval, rate_interval
-from gradveil.verdict.leak import Baselines
 
 RATES = "retrieval"  # as names of metrics begin that are 0 or 1
 LESS_IS_LEAKIER = ("lpips", "lpips_fed", "lpips-vgg", "lpips-vgg_fed")

@@ -8,6 +8,9 @@ from functools import partial
 
 import torch
 
+from gradveil.audit.plan import Cell
+from gradveil.audit.trial import Judge, Trial, failed, run_cell
+from gradveil.audit.verdict.leak import Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.progress import listening
 from gradveil.core.threads import threads
@@ -16,9 +19,6 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.parallel import processes as workers
 from gradveil.experiment.parallel.pool import Fanout
 from gradveil.experiment.progress import Progress
-from gradveil.plan import Cell
-from gradveil.trial import Judge, Trial, failed, run_cell
-from gradveil.verdict.leak import Baselines
 
 Group = list[Cell]  # the attackers of one shard
 

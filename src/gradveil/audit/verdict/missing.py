@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from gradveil.results import Run
-from gradveil.verdict.leak import Baselines
+from gradveil.audit.results import Run
+from gradveil.audit.verdict.leak import Baselines
 
 
 def missing(run: Run, baselines: Baselines) -> int:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 import torch
 
 from gradveil.attacks.imprint.insertion import site
+from gradveil.audit.plan import UNDEFENDED
+from gradveil.audit.runner import fanout_of
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -14,8 +16,6 @@ from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.plan import UNDEFENDED
-from gradveil.runner import fanout_of
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit

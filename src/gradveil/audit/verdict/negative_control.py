@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from gradveil.audit.verdict.interval import at_least
 from gradveil.experiment.record import Record
-from gradveil.interval import at_least
 
 RARE = 0.01  # how often guessing may be taken for more than guessing, over all scenarios
 
