@@ -31,7 +31,7 @@ _HOME = {
     "Truth": "core.server",
     "Verdict": "audit.verdict",
     "build": "config",
-    "conclude": "conclusion",
+    "conclude": "report.conclude",
     "judge": "audit.verdict",
     "load": "config",
     "local_update": "core.client",

@@ -9,10 +9,10 @@ import pytest
 
 from gradveil.audit.audit import run
 from gradveil.audit.results import read_run
-from gradveil.conclusion import conclude
 from gradveil.config import build, from_tables
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.report.conclude import conclude
 
 PASSIVE = ["linear", "dlg", "invertgrad", "gradinversion"]
 

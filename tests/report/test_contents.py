@@ -13,12 +13,12 @@ from gradveil.audit.verdict import judge
 from gradveil.audit.verdict.attack_summary import effort, prior, steps_and_restarts
 from gradveil.audit.verdict.interval import at_most
 from gradveil.core.errors import ConfigError
+from gradveil.report.assumptions import NOT_STATED, attacker, ledger
 from gradveil.report.blocks import blocks, control_cells
 from gradveil.report.claim import examined, pictures_needed
 from gradveil.report.figures import AXIS_END, MANY, Strip, axis_of, looks_same, png_uri, strip
-from gradveil.report.ledger import NOT_STATED, attacker, ledger
+from gradveil.report.not_tested import expires, not_tested
 from gradveil.report.page import interval, number, percent
-from gradveil.report.scope import expires, not_tested
 
 FIFTEEN = (
     "Model weights",

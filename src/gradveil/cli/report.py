@@ -31,8 +31,8 @@ def report(
     gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]do at most 1 % of such pictures leak?[/dim]
     """
     from gradveil.cli.options import check_claim
-    from gradveil.conclusion import conclude
     from gradveil.core.errors import ConfigError
+    from gradveil.report.conclude import conclude
 
     check_claim(claim)
     if not folder.is_dir():

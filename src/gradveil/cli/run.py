@@ -15,12 +15,12 @@ from gradveil.audit.audit import run
 from gradveil.audit.results import read_run
 from gradveil.audit.verdict import Verdict, as_json
 from gradveil.audit.verdict.estimate import CellResult
-from gradveil.conclusion import conclude
 from gradveil.config import AuditConfig, build
 from gradveil.config.checkpoint import on_changed_model
 from gradveil.core.compute import Compute
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import JOURNAL
+from gradveil.report.conclude import conclude
 
 COLUMNS = (
     "defense",

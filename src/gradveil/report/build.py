@@ -18,15 +18,15 @@ from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import sha256
 from gradveil.experiment.record import Record
 from gradveil.report.agreement import NAMED, Agreement, agreement
+from gradveil.report.assumptions import attacker, ledger
 from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows
 from gradveil.report.claim import examined
-from gradveil.report.exhibits import exhibits, leakage, prior_only
 from gradveil.report.figures import Axis, Strip, axis_of, strip
-from gradveil.report.ledger import attacker, ledger
+from gradveil.report.not_tested import dated, expires, not_tested
 from gradveil.report.page import filled
+from gradveil.report.pictures import exhibits, leakage, prior_only
 from gradveil.report.redact import redacted
-from gradveil.report.scope import dated, expires, not_tested
 
 TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture")
 

@@ -13,7 +13,6 @@ from torch import nn
 from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
 from gradveil.audit.audit import audit as audits
-from gradveil.conclusion import conclude
 from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
@@ -22,6 +21,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario
 from gradveil.experiment.folder import VERDICT
 from gradveil.experiment.progress import Progress
+from gradveil.report.conclude import conclude
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material, Victims, gallery, victims
