@@ -11,7 +11,7 @@ from torch import nn
 from gradveil.attacks import ATTACKS
 from gradveil.audit.split import split
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
-from gradveil.config.budget import BUDGETS, spend
+from gradveil.config.effort import BUDGETS, spend
 from gradveil.config.resolve import resolve
 from gradveil.core import toml
 from gradveil.core.choice import parse_choices

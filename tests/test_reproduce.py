@@ -16,12 +16,12 @@ from toys import Noise, audit
 from gradveil.audit.audit import run
 from gradveil.cli import main
 from gradveil.config import build, from_tables
+from gradveil.config.reproduce import Comparison, reproduce
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.experiment import journal
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.record import Record
-from gradveil.reproduce import Comparison, reproduce
 
 MODEL = """
 from torch import nn

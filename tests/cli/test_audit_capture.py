@@ -12,9 +12,9 @@ import torch
 from gradveil.audit.results import read_run
 from gradveil.capture import Capture, save, simulate
 from gradveil.cli import main
+from gradveil.config.reproduce import reproduce
 from gradveil.defenses import DEFENSES
 from gradveil.experiment import journal
-from gradveil.reproduce import reproduce
 
 PICTURES = ["--data", "photos", "--data-option", "size=16", "--data-option", "count=30"]
 QUICK = ["--attack", "dlg:steps=80,restarts=1", "--budget", "quick", "--device", "cpu", "--quiet"]

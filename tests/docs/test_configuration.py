@@ -15,7 +15,7 @@ from typer.main import get_command
 from gradveil.attacks import ATTACKS
 from gradveil.cli import app
 from gradveil.config import AuditConfig, ScenarioConfig, from_tables
-from gradveil.config.budget import BUDGETS, spend
+from gradveil.config.effort import BUDGETS, spend
 from gradveil.config.resolve import resolve
 from gradveil.experiment.journal import decode
 from gradveil.experiment.record import Record

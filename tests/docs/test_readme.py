@@ -16,7 +16,7 @@ from safetensors.torch import save_file
 from gradveil.attacks import ATTACKS
 from gradveil.audit.verdict.judge import Word
 from gradveil.cli import main
-from gradveil.config.budget import spend
+from gradveil.config.effort import spend
 from gradveil.config.schema import Budget
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES

@@ -32,12 +32,12 @@ def reproduce_cell(
     gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/c0003/0 --model mine.py:build
     """
     from gradveil.cli.options import compute_of
+    from gradveil.config.reproduce import as_the_run, reproduce
     from gradveil.core.errors import ConfigError
     from gradveil.core.progress import listening
     from gradveil.experiment.folder import RunFolder
     from gradveil.experiment.progress import for_stream
     from gradveil.models.weights import pickles_allowed
-    from gradveil.reproduce import as_the_run, reproduce
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")

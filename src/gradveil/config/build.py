@@ -33,7 +33,7 @@ def build(config: AuditConfig) -> Audit:
     """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
     config = resolve(config)
     if config.scenario.capture:
-        from gradveil.capture.build import build_captured
+        from gradveil.config.captured_audit import build_captured
 
         return build_captured(config)
     dataset = data.load(config.scenario.data, **config.scenario.data_options)

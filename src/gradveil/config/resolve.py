@@ -9,7 +9,7 @@ from typing import Any
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
-from gradveil.config.budget import spend
+from gradveil.config.effort import spend
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
 from gradveil.core.choice import Choice, parse_choice

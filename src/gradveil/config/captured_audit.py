@@ -15,11 +15,11 @@ from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
 from gradveil.capture.format import Capture
 from gradveil.capture.model import model_of
+from gradveil.capture.positive_control import stand_in
 from gradveil.capture.preflight import check_capture
 from gradveil.capture.read import load
 from gradveil.capture.replay import Replay, replay
 from gradveil.capture.scenario import captured_scenario, with_replays
-from gradveil.capture.stand_in import stand_in
 from gradveil.capture.truth import Found, find
 from gradveil.capture.write import content_hash
 from gradveil.config.build import slug

@@ -1,6 +1,6 @@
 """One trial of a run, computed again and held against what the run has stored. Nothing is written.
 
-from gradveil.reproduce import reproduce
+from gradveil.config.reproduce import reproduce
 comparison = reproduce("runs/mine", "photos-lenet-b1/none/dlg/unaware/c0003/0")
 print(comparison.told)
 """
