@@ -25,8 +25,8 @@ from torch import Tensor, nn
 from gradveil.core.client import in_client_mode, loss_of
 from gradveil.core.compute import Compute
 from gradveil.models import MODELS
-from gradveil.policies.accuracy import jacobian_scores
-from gradveil.policies.similarity import Similarity
+from gradveil.search.accuracy import jacobian_scores
+from gradveil.search.similarity import Similarity
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 

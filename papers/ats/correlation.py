@@ -30,10 +30,10 @@ from victims import GALLERY, Bench, bench_of, model_of, pictures_of
 from gradveil.attacks import ATTACKS
 from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
-from gradveil.policies import Policy
-from gradveil.policies.correlation import pearson, spearman
-from gradveil.policies.privacy import PRIVACY_SCORES, gradsim
-from gradveil.policies.similarity import Products, Similarity
+from gradveil.search import Policy
+from gradveil.search.correlation import pearson, spearman
+from gradveil.search.privacy import PRIVACY_SCORES, gradsim
+from gradveil.search.similarity import Products, Similarity
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 

@@ -18,11 +18,11 @@ from victims import bench_of, model_of
 
 from gradveil.data import load
 from gradveil.audit.verdict.interval import mean_interval
-from gradveil.policies import Policy
-from gradveil.policies.accuracy import accuracy_rounds, jacobian_scores
+from gradveil.search import Policy
+from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
 from gradveil.transforms.library import LIBRARIES
-from gradveil.policies.privacy import PRIVACY_SCORES, areas
-from gradveil.policies.similarity import Similarity
+from gradveil.search.privacy import PRIVACY_SCORES, areas
+from gradveil.search.similarity import Similarity
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 

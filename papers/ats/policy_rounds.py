@@ -12,9 +12,9 @@ from torch import Tensor
 from victims import Bench
 
 from gradveil.core.defense import Defense
-from gradveil.policies import Policy
+from gradveil.search import Policy
 from gradveil.transforms.draw import Draw
-from gradveil.policies.per_sample import OnePicture
+from gradveil.search.per_sample import OnePicture
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 

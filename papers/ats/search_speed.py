@@ -18,7 +18,7 @@ from typing import Any
 from gradveil.experiment import journal
 from gradveil.core.compute import Compute
 from gradveil.experiment.folder import JOURNAL
-from gradveil.policies.search import Search, search
+from gradveil.search.search import Search, search
 from gradveil.experiment.record import Record
 
 

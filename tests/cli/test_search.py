@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from gradveil.cli import app, main
-from gradveil.policies.asked import Search
+from gradveil.search.settings import Search
 
 SMALL = [
     "search", "--data-option", "count=64", "--data-option", "size=16", "--candidates", "8", "--top", "3",

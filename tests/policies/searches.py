@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gradveil.policies.asked import Search
+from gradveil.search.settings import Search
 
 SMALL = Search(
     data_options={"count": 64, "size": 16},

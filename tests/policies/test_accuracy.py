@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.models.normalize import Normalize
-from gradveil.policies.accuracy import (
+from gradveil.search.accuracy import (
     ETA,
     THRESHOLD,
     accuracy_rounds,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from gradveil.core.seeds import Seed
-from gradveil.policies.candidates import candidates, distinct, space
+from gradveil.search.policies import candidates, distinct, space
 from gradveil.transforms.library import Entry, Library, library_of
 from gradveil.transforms.policy import Policy
 

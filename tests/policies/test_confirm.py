@@ -11,11 +11,11 @@ import torch
 from searches import own_cache, small
 
 from gradveil.experiment import journal
-from gradveil.policies.confirm import chosen, confirmed, validated
-from gradveil.policies.outcome import NOT_VALIDATED, Confirmed, Outcome, Scored
-from gradveil.policies.ranking import Ranked, hybrid
-from gradveil.policies.search import search
-from gradveil.policies.sheet import COLUMNS, rows, sentences
+from gradveil.search.confirm import chosen, confirmed, validated
+from gradveil.search.outcome import NOT_VALIDATED, Confirmed, Outcome, Scored
+from gradveil.search.ranking import Ranked, hybrid
+from gradveil.search.search import search
+from gradveil.search.summary import COLUMNS, rows, sentences
 from gradveil.transforms.policy import Policy
 
 

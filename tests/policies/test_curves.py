@@ -14,7 +14,7 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.snapshots import traced
 from gradveil.models import MODELS
-from gradveil.policies.curves import POINTS, Watch, curves, moments
+from gradveil.search.curves import POINTS, Watch, curves, moments
 from gradveil.transforms.policy import Policy
 
 EXACT = Compute(precision="float64")

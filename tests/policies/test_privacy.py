@@ -11,8 +11,8 @@ from torch import Tensor
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
-from gradveil.policies import Draw, Policy
-from gradveil.policies.privacy import (
+from gradveil.search import Draw, Policy
+from gradveil.search.privacy import (
     PRIVACY_SCORES,
     PrivacyScore,
     area_interval,
@@ -21,7 +21,7 @@ from gradveil.policies.privacy import (
     difference_interval,
     gradsim,
 )
-from gradveil.policies.similarity import Similarity
+from gradveil.search.similarity import Similarity
 
 IMAGES = 4
 

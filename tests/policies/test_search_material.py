@@ -12,9 +12,9 @@ from gradveil.config import ScenarioConfig
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data import load
-from gradveil.policies.material import Material, evenly, gather
-from gradveil.policies.scoring import circumstances
-from gradveil.policies.search import Search, search
+from gradveil.search.scoring import circumstances
+from gradveil.search.search import Search, search
+from gradveil.search.split import Material, evenly, gather
 
 
 @pytest.fixture

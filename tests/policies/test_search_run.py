@@ -17,8 +17,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
 from gradveil.experiment import journal
-from gradveil.policies import semi_trained as cache
-from gradveil.policies.search import Search, search
+from gradveil.search import semi_trained as cache
+from gradveil.search.search import Search, search
 from gradveil.transforms.policy import Policy
 
 FORK = Compute(workers=2)

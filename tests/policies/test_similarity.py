@@ -15,9 +15,9 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
 from gradveil.models import MODELS
 from gradveil.models.start import weights_from
-from gradveil.policies.per_sample import OnePicture
-from gradveil.policies.per_sample_backend import relative, trouble_with_vmap
-from gradveil.policies.similarity import Products, Similarity
+from gradveil.search.per_sample import OnePicture
+from gradveil.search.per_sample_backend import relative, trouble_with_vmap
+from gradveil.search.similarity import Products, Similarity
 
 DOUBLE = Compute(precision="float64")
 IMAGES, POINTS = 5, 4

@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 import pytest
 
 from gradveil.experiment.record import Record
-from gradveil.policies.outcome import Confirmed, Outcome, Scored
-from gradveil.report.search_page import charts, write_search_page
+from gradveil.search.outcome import Confirmed, Outcome, Scored
+from gradveil.search.page import charts, write_search_page
 from gradveil.transforms.library import LIBRARIES
 
 

@@ -20,10 +20,10 @@ from gradveil.core.errors import ConfigError, LockedError
 from gradveil.core.hashes import sha256
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import JOURNAL, REPORT
-from gradveil.policies.asked import Search, checked
-from gradveil.policies.search import search
-from gradveil.policies.sheet import COLUMNS, rows, sentences
-from gradveil.report.search_page import write_search_page
+from gradveil.search.page import write_search_page
+from gradveil.search.search import search
+from gradveil.search.settings import Search, checked
+from gradveil.search.summary import COLUMNS, rows, sentences
 
 
 def asked_of(given: Mapping[str, Any], data_options: Sequence[str]) -> Search:

@@ -28,17 +28,17 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.parallel.pool import Fanout
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import provenance
-from gradveil.policies import confirm
-from gradveil.policies.asked import Search, checked
-from gradveil.policies.curves import Watch, curves
-from gradveil.policies.desk import Desk
-from gradveil.policies.ground import Ground, prepared
-from gradveil.policies.outcome import Outcome, Scored
-from gradveil.policies.privacy import combined
-from gradveil.policies.race import blocks, leaders, survivors, whole, yardsticks
-from gradveil.policies.ranking import Ranked, hybrid, rank
-from gradveil.policies.scoring import Task
-from gradveil.policies.threshold import bar_of
+from gradveil.search import confirm
+from gradveil.search.context import Ground, prepared
+from gradveil.search.curves import Watch, curves
+from gradveil.search.outcome import Outcome, Scored
+from gradveil.search.privacy import combined
+from gradveil.search.race import blocks, leaders, survivors, whole, yardsticks
+from gradveil.search.ranking import Ranked, hybrid, rank
+from gradveil.search.runner import Desk
+from gradveil.search.scoring import Task
+from gradveil.search.settings import Search, checked
+from gradveil.search.threshold import bar_of
 from gradveil.transforms.policy import Policy
 
 __all__ = ["Search", "search"]

@@ -19,9 +19,9 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.metrics.fsim_map import fsim
-from gradveil.policies.accuracy import jacobians, spread_scores
-from gradveil.policies.privacy import Against, PrivacyScore, approach
-from gradveil.policies.similarity import Similarity
+from gradveil.search.accuracy import jacobians, spread_scores
+from gradveil.search.privacy import Against, PrivacyScore, approach
+from gradveil.search.similarity import Similarity
 from gradveil.transforms.draw import Draw
 from gradveil.transforms.library import Spec
 from gradveil.transforms.pipeline import CropAndFlip

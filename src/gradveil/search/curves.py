@@ -20,8 +20,8 @@ from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.snapshots import traced
-from gradveil.policies.privacy import gradsim
-from gradveil.policies.similarity import Products, Similarity
+from gradveil.search.privacy import gradsim
+from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms.policy import Policy
 
 POINTS = 21

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from gradveil.policies.privacy import PrivacyScore, combined
+from gradveil.search.privacy import PrivacyScore, combined
 from gradveil.transforms.policy import Policy
 
 RESAMPLES = 500

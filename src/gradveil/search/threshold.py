@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradveil.core.errors import ConfigError
-from gradveil.policies.accuracy import THRESHOLD
-from gradveil.policies.scoring import Task
+from gradveil.search.accuracy import THRESHOLD
+from gradveil.search.scoring import Task
 from gradveil.transforms.policy import Policy
 
 if TYPE_CHECKING:
-    from gradveil.policies.desk import Desk
+    from gradveil.search.runner import Desk
 
 KEPT = 0.9  # of the candidates where the published threshold does not apply
 ROUNDING = 1e-9  # 0.3 * 10 is a little above 3

@@ -10,10 +10,10 @@ from gradveil.config import AuditConfig, ScenarioConfig, from_tables
 from gradveil.config.schema import Scalar
 from gradveil.core.check import check
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.policies.candidates import space
-from gradveil.policies.privacy import PRIVACY_SCORES, Against
-from gradveil.policies.semi_trained import Recipe
-from gradveil.policies.threshold import parse_threshold
+from gradveil.search.policies import space
+from gradveil.search.privacy import PRIVACY_SCORES, Against
+from gradveil.search.semi_trained import Recipe
+from gradveil.search.threshold import parse_threshold
 from gradveil.transforms.library import Library, library_of
 from gradveil.transforms.policy import Policy
 

@@ -12,8 +12,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
 from gradveil.engine import chunks
 from gradveil.engine.memory import bytes_of, trials_that_fit
-from gradveil.policies.per_sample import Inner, OnePicture
-from gradveil.policies.per_sample_backend import BackEnd, chosen
+from gradveil.search.per_sample import Inner, OnePicture
+from gradveil.search.per_sample_backend import BackEnd, chosen
 
 PROBE = 16  # pictures at once when the memory is measured: few would count the libraries' own workspace as theirs
 

@@ -16,7 +16,7 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.parallel.pool import Fanout
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.record import Record
-from gradveil.policies.scoring import Kind, Scorer, Task
+from gradveil.search.scoring import Kind, Scorer, Task
 from gradveil.transforms.library import Library, library_of
 from gradveil.transforms.policy import Policy
 

@@ -12,7 +12,7 @@ from gradveil.core.compute import Backend
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed, uniform
 from gradveil.engine.sweep.fx_program import CannotSweep, graph_of
-from gradveil.policies.per_sample import Inner, Loop, OnePicture, Sweep, Vmap
+from gradveil.search.per_sample import Inner, Loop, OnePicture, Sweep, Vmap
 
 AGREES = 1e-6  # relative, in float64
 

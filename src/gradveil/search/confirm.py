@@ -26,10 +26,10 @@ from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
 from gradveil.experiment.record import Record
 from gradveil.metrics import METRICS
-from gradveil.policies.correlation import pearson, spearman
-from gradveil.policies.material import Material
-from gradveil.policies.outcome import Confirmed, Scored, Validation
-from gradveil.policies.ranking import Ranked
+from gradveil.search.correlation import pearson, spearman
+from gradveil.search.outcome import Confirmed, Scored, Validation
+from gradveil.search.ranking import Ranked
+from gradveil.search.split import Material
 from gradveil.transforms.policy import Policy
 
 ATTACK = "invertgrad"

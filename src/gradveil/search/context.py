@@ -15,12 +15,12 @@ from gradveil.config.build import model_of, slug
 from gradveil.core.compute import Compute
 from gradveil.core.seeds import Seed
 from gradveil.experiment.progress import Progress
-from gradveil.policies.asked import Search
-from gradveil.policies.candidates import candidates, distinct
-from gradveil.policies.material import Material, gather
-from gradveil.policies.privacy import PRIVACY_SCORES
-from gradveil.policies.scoring import Scorer, circumstances
-from gradveil.policies.semi_trained import semi_trained
+from gradveil.search.policies import candidates, distinct
+from gradveil.search.privacy import PRIVACY_SCORES
+from gradveil.search.scoring import Scorer, circumstances
+from gradveil.search.semi_trained import semi_trained
+from gradveil.search.settings import Search
+from gradveil.search.split import Material, gather
 from gradveil.transforms.library import Library
 from gradveil.transforms.policy import Policy
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from gradveil.policies.confirm import ATTACKERS
-from gradveil.policies.correlation import Correlation
-from gradveil.policies.outcome import Confirmed, Outcome, Scored
+from gradveil.search.confirm import ATTACKERS
+from gradveil.search.correlation import Correlation
+from gradveil.search.outcome import Confirmed, Outcome, Scored
 
 COLUMNS = (
     "policy",

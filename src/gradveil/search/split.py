@@ -19,7 +19,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
-from gradveil.policies.accuracy import accuracy_rounds
+from gradveil.search.accuracy import accuracy_rounds
 
 OFFERED = 100  # pictures of a round of the accuracy score, of which one per class is kept
 

@@ -12,11 +12,11 @@ from markupsafe import Markup
 from gradveil.audit.verdict.interval import mean_interval
 from gradveil.core.files import private_files, write_whole
 from gradveil.experiment.record import Record
-from gradveil.policies.outcome import Outcome
-from gradveil.policies.sheet import COLUMNS, rows, sentences
 from gradveil.report.bars import Bars
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
+from gradveil.search.outcome import Outcome
+from gradveil.search.summary import COLUMNS, rows, sentences
 
 FEWEST_BARS = 5  # policies of one transformation that are worth a plot of their own
 MOST_BARS = 60

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.audit.verdict.interval import Interval, mean_interval
 from gradveil.core.errors import ConfigError
-from gradveil.policies.similarity import Products, Similarity
+from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms.draw import Draw
 
 Against = Literal["unaware", "adaptive"]
