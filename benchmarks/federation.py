@@ -15,8 +15,8 @@ import torch
 
 from gradveil.core.compute import pick_device
 from gradveil.defenses import DEFENSES
-from gradveil.fl.local import train
-from gradveil.fl.settings import Federation
+from gradveil.train.federated import train
+from gradveil.train.settings import Federation
 from gradveil.models import MODELS
 from gradveil.experiment.provenance import device_name, now
 from gradveil.core.types import Batch

@@ -22,9 +22,10 @@ import torch
 
 from gradveil import __version__, data
 from gradveil.core.defense import Defense
-from gradveil.fl import flower, local
-from gradveil.fl.result import Trained
-from gradveil.fl.settings import Federation
+from gradveil.flower import train as flower
+from gradveil.train import federated as local
+from gradveil.train.result import Trained
+from gradveil.train.settings import Federation
 from gradveil.models import MODELS
 from gradveil.core.types import Batch
 

@@ -10,7 +10,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch, Update
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.prune import Prune
-from gradveil.fit import FALLS, accuracy, fit
+from gradveil.train.centralized import FALLS, accuracy, fit
 from gradveil.transforms.policy import Policy
 
 CLASSES = 3

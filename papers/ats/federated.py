@@ -20,9 +20,9 @@ from typing import Any
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.core.defense import Defense
-from gradveil.fl.local import evenly, train
-from gradveil.fl.result import RoundResult
-from gradveil.fl.settings import Federation
+from gradveil.train.federated import evenly, train
+from gradveil.train.result import RoundResult
+from gradveil.train.settings import Federation
 from gradveil.models import MODELS
 from gradveil.experiment.provenance import device_name
 from gradveil.core.types import Batch

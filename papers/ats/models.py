@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from victims import pictures_of, policy_of
 
 from gradveil.data import Dataset
-from gradveil.fit import accuracy, fit
+from gradveil.train.centralized import accuracy, fit
 from gradveil.models import MODELS
 from gradveil.search import Policy
 from gradveil.core.types import Batch

@@ -33,7 +33,7 @@ from gradveil.defenses.loda.features import Features
 from gradveil.defenses.loda.half import in_half
 from gradveil.defenses.loda.obscure import Recipe, Scale, obscure
 from gradveil.defenses.loda.starts import hash_of, start_of
-from gradveil.fit import accuracy
+from gradveil.train.centralized import accuracy
 from gradveil.models.start import weights_from
 from gradveil.core.types import Batch
 

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from gradveil.core.defense import Defense
 from gradveil.defenses._mixing import Mixing
-from gradveil.fit import accuracy, fit
+from gradveil.train.centralized import accuracy, fit
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 

@@ -12,7 +12,7 @@ from typing import Any
 from study import Study
 from training import Cells, trained
 
-from gradveil.fit import accuracy
+from gradveil.train.centralized import accuracy
 from gradveil.core.types import Batch
 
 WEIGHTS = (10.0, 20.0, 30.0, 40.0, 50.0)

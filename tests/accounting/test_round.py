@@ -9,13 +9,13 @@ import pytest
 import torch
 from torch import nn
 
-from gradveil.accounting import epsilon
-from gradveil.accounting.round import DELTA, account, round_accounts, uses_of
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.types import Batch
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.dp import accountant as epsilon
+from gradveil.dp.audited_round import DELTA, account, round_accounts, uses_of
 
 PRIVATE = Batch(torch.arange(10.0).reshape(1, 10, 1, 1, 1), torch.zeros(1, 10, 1))
 SCENE = Scenario(name="scene", model=nn.Sequential(nn.Linear(1, 2), nn.Linear(2, 1)), private=PRIVATE, names=("a",))

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from gradveil.accounting import epsilon
 from gradveil.cli import main
 from gradveil.core.errors import ConfigError
+from gradveil.dp import accountant as epsilon
 
 SMALL = ["train", "--data-option", "limit=24", "--rounds", "1", "--clients", "2", "--batch-size", "8", "--model", "mlp"]
 
@@ -101,7 +101,7 @@ def test_by_flower_it_is_kept_beside_the_run(tmp_path: Path, monkeypatch: pytest
     def no_simulation(*_: object) -> None:
         raise ConfigError("nothing is simulated here")
 
-    monkeypatch.setattr("gradveil.fl.flower._run", no_simulation)
+    monkeypatch.setattr("gradveil.flower.train._run", no_simulation)
     out = tmp_path / "run"
     options = ["--defense", "dpsgd:noise=0.2", "--delta", "1e-4", "--engine", "flower", "--out", str(out)]
     assert called(*SMALL, *options) == 2

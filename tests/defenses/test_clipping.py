@@ -11,7 +11,6 @@ from scenes import batch_statistics, fedavg, four_pictures, seen_in, smooth
 from scipy.stats import kstest
 from torch import Generator, Tensor, nn
 
-from gradveil.accounting.mechanism import spent
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -24,6 +23,7 @@ from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.stack import Stack
+from gradveil.dp.spent import spent
 
 BOTH = pytest.mark.parametrize("kind", [Dpsgd, FedCdp])
 

@@ -20,8 +20,8 @@ from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import LEAST, InstaHide, instahide
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.stack import Stack
-from gradveil.fl.client import round_data
-from gradveil.fl.settings import Federation
+from gradveil.train.client import round_data
+from gradveil.train.settings import Federation
 
 
 def data(count: int = 6) -> Batch:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from blocks import ROOT, blocks, execute
 
-from gradveil.accounting import epsilon
+from gradveil.dp import accountant as epsilon
 
 PAGE = ROOT / "docs/flower.md"
 

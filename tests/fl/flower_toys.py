@@ -9,7 +9,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Context, Error, Message, MetricR
 from flwr.supercore.task_identity import TaskIdentity
 from torch import Tensor, nn
 
-from gradveil.fl.arrays import record_of, tensors_of
+from gradveil.flower.arrays import record_of, tensors_of
 
 Call = Callable[[Message, Context], Message]
 

@@ -12,9 +12,6 @@ import torch
 from local_scenes import pictures, plain_model
 from torch import nn
 
-from gradveil.accounting import epsilon
-from gradveil.accounting.budget import DELTA, Budget, budget_of
-from gradveil.accounting.exposure import Exposure, worst_candidates
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
@@ -26,10 +23,13 @@ from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import Stack
-from gradveil.fl.client import pictures_of
-from gradveil.fl.clients import drawn
-from gradveil.fl.exposure import exposures
-from gradveil.fl.settings import Federation
+from gradveil.dp import accountant as epsilon
+from gradveil.dp.budget import DELTA, Budget, budget_of
+from gradveil.dp.exposure import Exposure, worst_candidates
+from gradveil.train.client import pictures_of
+from gradveil.train.clients import drawn
+from gradveil.train.exposure import exposures
+from gradveil.train.settings import Federation
 
 FEDERATIONS = [
     Federation(clients=3, rounds=7, batch_size=4, local_epochs=2),

@@ -21,12 +21,12 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-import gradveil.fl
+import gradveil.train
 from gradveil import capture
 from gradveil.core.scenario import LocalTraining
-from gradveil.fl.arrays import record_of, tensors_of
-from gradveil.fl.curious import CuriousServer, MissingNodesError, read_rounds
-from gradveil.fl.round_capture import Protocol
+from gradveil.flower.arrays import record_of, tensors_of
+from gradveil.flower.curious_server import CuriousServer, MissingNodesError, read_rounds
+from gradveil.flower.round_capture import Protocol
 
 PROTOCOL = Protocol(training=LocalTraining(rate=0.5), shape=(1, 8, 8), classes=3, defense="none")
 Answer = Callable[[Message], Message | None]
@@ -251,4 +251,4 @@ def test_a_round_that_cannot_be_written_as_a_capture_goes_on(tmp_path: Path) -> 
 
 
 def test_names_of_the_inner_strategy_are_offered(tmp_path: Path) -> None:
-    assert gradveil.fl.CuriousServer(fed_avg(), tmp_path, PROTOCOL).weighted_by_key == "num-examples"
+    assert gradveil.train.CuriousServer(fed_avg(), tmp_path, PROTOCOL).weighted_by_key == "num-examples"

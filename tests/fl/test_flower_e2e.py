@@ -23,21 +23,21 @@ import pytest
 import torch
 from flower_toys import Nodes, context, identity
 
-import gradveil.fl
+import gradveil.train
 from gradveil import capture, data
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch
-from gradveil.fl.curious import read_rounds
-from gradveil.fl.flower import QUIET, START
-from gradveil.fl.flower import train as train_by_flower
-from gradveil.fl.flower_server import FlowerServer
-from gradveil.fl.local import train as train_here
-from gradveil.fl.partition import partition
-from gradveil.fl.result import Trained
-from gradveil.fl.server_files import ServerFiles
-from gradveil.fl.settings import Federation
-from gradveil.fl.simulation import Job
+from gradveil.flower.curious_server import read_rounds
+from gradveil.flower.server_app import FlowerServer
+from gradveil.flower.server_files import ServerFiles
+from gradveil.flower.simulation import Job
+from gradveil.flower.train import QUIET, START
+from gradveil.flower.train import train as train_by_flower
 from gradveil.models import MODELS
+from gradveil.train.federated import train as train_here
+from gradveil.train.partition import partition
+from gradveil.train.result import Trained
+from gradveil.train.settings import Federation
 
 pytestmark = [pytest.mark.slow, pytest.mark.flower]
 
@@ -152,7 +152,7 @@ def undisturbed(federation: Federation, folder: Path) -> dict[str, torch.Tensor]
         own = shares[federation.names.index(client)]
         return Batch(digits().images[own], digits().labels[own])
 
-    app = gradveil.fl.client_app(model, of, federation, seed=federation.seed)
+    app = gradveil.train.client_app(model, of, federation, seed=federation.seed)
     nodes = Nodes({k: (lambda m, k=k: app(m, context(k, k))) for k in range(federation.clients)})
     FlowerServer(model=model, federation=federation, folder=folder, shape=(1, 16, 16), classes=10).main(
         nodes, context()

@@ -16,14 +16,14 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, DiskError, LockedError
 from gradveil.core.types import Batch, Update
 from gradveil.experiment import journal
-from gradveil.fl import folder as folders
-from gradveil.fl import local
-from gradveil.fl.aggregate import fits
-from gradveil.fl.client import Reply
-from gradveil.fl.local import train
-from gradveil.fl.result import RoundResult
-from gradveil.fl.settings import Federation
 from gradveil.models import load_weights
+from gradveil.train import federated as local
+from gradveil.train import folder as folders
+from gradveil.train.aggregate import fits
+from gradveil.train.client import Reply
+from gradveil.train.federated import train
+from gradveil.train.result import RoundResult
+from gradveil.train.settings import Federation
 from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)

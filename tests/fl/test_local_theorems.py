@@ -14,10 +14,10 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.stack import stack
-from gradveil.fl.client import pictures_of
-from gradveil.fl.local import train
-from gradveil.fl.partition import partition
-from gradveil.fl.settings import Federation
+from gradveil.train.client import pictures_of
+from gradveil.train.federated import train
+from gradveil.train.partition import partition
+from gradveil.train.settings import Federation
 from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from gradveil.core.errors import ConfigError
-from gradveil.fl.gossip import linked, mixing
-from gradveil.fl.partition import partition
-from gradveil.fl.settings import Federation
+from gradveil.train.gossip import linked, mixing
+from gradveil.train.partition import partition
+from gradveil.train.settings import Federation
 
 LABELS = torch.arange(600) % 10
 SPLITS = ["iid", "dirichlet:0.05", "dirichlet:0.5", "dirichlet:1000", "classes:2", "classes:10"]

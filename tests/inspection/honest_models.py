@@ -16,7 +16,6 @@ from gradveil.core.types import Batch
 from gradveil.data.base import Dataset
 from gradveil.data.digits import digits
 from gradveil.data.photos import photos
-from gradveil.fit import fit
 from gradveil.models.convnet import convnet
 from gradveil.models.lenet import lenet
 from gradveil.models.mlp import mlp
@@ -24,6 +23,7 @@ from gradveil.models.mobilenet_v2 import mobilenet_v2
 from gradveil.models.resnet20 import Block
 from gradveil.models.start import weights_from
 from gradveil.models.vit import vit
+from gradveil.train.centralized import fit
 
 
 @dataclass(frozen=True, kw_only=True)

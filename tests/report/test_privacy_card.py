@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from synthetic import run_of, trial
 
-from gradveil.accounting import epsilon
 from gradveil.audit.audit import run
 from gradveil.audit.results import read_run
 from gradveil.config import build, load
+from gradveil.dp import accountant as epsilon
 from gradveil.report.build import render
 from gradveil.report.redact import redacted
 

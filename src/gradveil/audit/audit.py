@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.accounting.round import round_accounts
 from gradveil.audit.plan import clients_of
 from gradveil.audit.runner import Runner, fanout_of
 from gradveil.audit.schedule import placed, roles, shards, waves
@@ -28,6 +27,7 @@ from gradveil.core.hashes import hash_models, sha256
 from gradveil.core.scenario import Scenario, described
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
+from gradveil.dp.audited_round import round_accounts
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent

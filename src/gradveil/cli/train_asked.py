@@ -13,8 +13,8 @@ from gradveil.config.resolve import is_user_model
 from gradveil.core import toml
 from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.core.hashes import sha256
-from gradveil.fl.local import evenly
-from gradveil.fl.settings import Federation
+from gradveil.train.federated import evenly
+from gradveil.train.settings import Federation
 
 ROUNDS = 20
 ENGINES = ("local", "flower")

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradveil.accounting.budget import DELTA, Budget, budget_of
-from gradveil.accounting.mechanism import noisy_part
 from gradveil.cli.train_asked import Asked
 from gradveil.cli.train_data import Material, model_for
 from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.fl.exposure import exposures
-from gradveil.fl.settings import Federation
+from gradveil.dp.budget import DELTA, Budget, budget_of
+from gradveil.dp.spent import noisy_part
+from gradveil.train.exposure import exposures
+from gradveil.train.settings import Federation
 
 
 def check_delta_of(asked: Asked, defense: Defense) -> None:

@@ -6,7 +6,7 @@ import sys
 import time
 from typing import Any, TextIO
 
-from gradveil.fl.result import RoundResult
+from gradveil.train.result import RoundResult
 
 EVERY = 5.0  # seconds between lines
 

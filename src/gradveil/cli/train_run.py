@@ -9,7 +9,6 @@ from pathlib import Path
 
 import typer
 
-from gradveil.accounting.budget import Budget
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.train_asked import Asked, as_options, check_engine, checkpoints_of, default_folder, federation_of
 from gradveil.cli.train_budget import check_delta_of, privacy_of
@@ -19,13 +18,14 @@ from gradveil.cli.train_told import sentences, summary
 from gradveil.core.check import check
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.fl.folder import TrainingFolder, kept_rounds
-from gradveil.fl.local import train
-from gradveil.fl.partition import partition
-from gradveil.fl.result import Trained
-from gradveil.fl.run import OnRound
-from gradveil.fl.settings import Federation
-from gradveil.fl.setup import Precision
+from gradveil.dp.budget import Budget
+from gradveil.train.federated import train
+from gradveil.train.folder import TrainingFolder, kept_rounds
+from gradveil.train.partition import partition
+from gradveil.train.result import Trained
+from gradveil.train.rounds import OnRound
+from gradveil.train.settings import Federation
+from gradveil.train.setup import Precision
 
 LOOKS = 20
 
@@ -67,7 +67,7 @@ class Job:
         )
 
     def by_flower(self) -> Trained:
-        from gradveil.fl.flower import train as train_by_flower
+        from gradveil.flower.train import train as train_by_flower
 
         data, options = self.material, self.material.model_options
         told = (data.training, data.validation, self.federation, self.asked.defense)

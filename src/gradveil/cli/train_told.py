@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from gradveil.accounting.budget import Budget
-from gradveil.fl.result import Trained
+from gradveil.dp.budget import Budget
+from gradveil.train.result import Trained
 
 
 def summary(trained: Trained, folder: Path, privacy: Budget | None = None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Federated training: many clients, one model, any defense, and the checkpoints that an audit starts from.
 
-Names of the Flower part are imported when they are first used: `import gradveil.fl` alone does not import flwr.
+Names of the Flower part are imported when they are first used: `import gradveil.train` alone does not import flwr.
 """
 
 from importlib import import_module
@@ -23,12 +23,12 @@ __all__ = list(_FLOWER)  # pyright: ignore[reportUnsupportedDunderAll]
 
 def __getattr__(name: str) -> Any:
     if name not in _FLOWER:
-        raise AttributeError(f"module 'gradveil.fl' has no attribute {name!r}")
+        raise AttributeError(f"module 'gradveil.train' has no attribute {name!r}")
     try:
-        return getattr(import_module(f"gradveil.fl.{_FLOWER[name]}"), name)
+        return getattr(import_module(f"gradveil.train.{_FLOWER[name]}"), name)
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != "flwr":
             raise
         from gradveil.core.errors import ConfigError
 
-        raise ConfigError(f"gradveil.fl.{name}: Flower is not installed, install gradveil[flower]") from error
+        raise ConfigError(f"gradveil.train.{name}: Flower is not installed, install gradveil[flower]") from error

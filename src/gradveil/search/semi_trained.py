@@ -19,8 +19,8 @@ from gradveil.core.files import cache_folder, private_files, write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
 from gradveil.core.types import Batch
 from gradveil.experiment.parallel.pool import one_thread
-from gradveil.fit import fit
 from gradveil.models import load_weights
+from gradveil.train.centralized import fit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,8 +19,8 @@ from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
-from gradveil.fl.partition import partition
-from gradveil.fl.settings import Federation
+from gradveil.train.partition import partition
+from gradveil.train.settings import Federation
 
 EVERY = 5  # where a data set has no test split, every fifth picture validates
 

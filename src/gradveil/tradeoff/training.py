@@ -15,16 +15,16 @@ from typing import Literal
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gradveil.accounting.budget import Budget, budget_of
 from gradveil.audit.trial import told
 from gradveil.core.defense import Defense
+from gradveil.dp.budget import Budget, budget_of
 from gradveil.experiment.record import Record
-from gradveil.fl.exposure import exposures
-from gradveil.fl.local import RoundResult, train
-from gradveil.fl.partition import partition
 from gradveil.tradeoff.asked import Study
 from gradveil.tradeoff.candidates import Candidate
 from gradveil.tradeoff.material import Material
+from gradveil.train.exposure import exposures
+from gradveil.train.federated import RoundResult, train
+from gradveil.train.partition import partition
 
 CURVE = 10  # points of the curve of accuracies
 KEY = "training"

@@ -16,15 +16,15 @@ from gradveil.core.hashes import hash_tensors
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.experiment.provenance import own_version
-from gradveil.fit import accuracy, fit
 from gradveil.models import MODELS
+from gradveil.train.centralized import accuracy, fit
 
 HELD_OUT = 0.1  # of the pictures, to say what the network learned
 
 
 @dataclass(frozen=True, kw_only=True)
 class Schooling:
-    """How an extractor is trained: the recipe of `gradveil.fit`."""
+    """How an extractor is trained: the recipe of `gradveil.train.centralized`."""
 
     model: str = "resnet18"
     epochs: int = 30

@@ -1,0 +1,130 @@
+"""What the noise of a whole training is worth in differential privacy, for the example that is worst off.
+
+Every example belongs to one client, so the largest epsilon over the clients is that of the federation. It is about one
+example and not about a client, and about updates alone: losses and numbers of pictures are reported without noise.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import nn
+
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.dp import Accountant, check_delta
+from gradveil.dp.accountant import VACUOUS
+from gradveil.dp.exposure import Exposure, worst_candidates
+from gradveil.dp.spent import layers_of, noisy_part, spent
+
+DELTA = 1e-5
+FAR = 50.0  # above it PRV takes minutes and says no more
+MEANS = "vacuous: it rules out next to nothing"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spent:
+    """One epsilon by two accountants, of `steps` that each take a picture with the chance `rate`."""
+
+    exposure: Exposure
+    rate: float
+    steps: int
+    rdp: float
+    prv: float | None  # None: not computed, since RDP is far above what means anything
+
+    @property
+    def vacuous(self) -> bool:
+        """By the smaller one, since both are bounds."""
+        return min(self.rdp, math.inf if self.prv is None else self.prv) > VACUOUS
+
+    def __str__(self) -> str:
+        if math.isinf(self.rdp):
+            return f"epsilon is infinite without noise, {MEANS}"
+        prv = f"PRV left out above {FAR:g}" if self.prv is None else f"{self.prv:.4g} by PRV"
+        return f"epsilon = {self.rdp:.4g} by RDP, {prv}" + (f", {MEANS}" if self.vacuous else "")
+
+    def as_json(self) -> dict[str, Any]:
+        numbers = {"rdp": self.rdp if math.isfinite(self.rdp) else None, "prv": self.prv}  # JSON knows no infinity
+        one, told = self.exposure, {"sampling_rate": self.rate, "steps": self.steps}
+        who = {"client": one.client, "pictures": one.pictures, "batch": one.batch, "rounds": one.rounds}
+        return {**numbers, "vacuous": self.vacuous, **told, **who}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """The account of a training, or why there is none."""
+
+    defense: str
+    delta: float
+    sampled: Spent | None = None  # as if every step sampled its batch at random (Poisson)
+    dealt: Spent | None = None  # as it is done here: shuffled, each example counted in every step that it can be in
+    reason: str = ""
+
+    def __str__(self) -> str:
+        if self.sampled is None or self.dealt is None:
+            return f"privacy: not accounted: {self.reason}"
+        one = self.sampled.exposure
+        took = f"{one.client} takes {one.batch} of {one.pictures} pictures a step, sampling rate {one.rate:.4g}"
+        told = f"{self.defense}, delta = {self.delta:g}, per example and not per client; {took}"
+        return f"privacy: {self.sampled} ({told}, {one.steps} steps in {one.rounds} rounds){self._as_dealt(one)}"
+
+    def _as_dealt(self, one: Exposure) -> str:
+        assert self.dealt is not None
+        if one.rate == 1 and self.dealt.exposure == one:
+            return "; every step takes all pictures"
+        here = f"here they are shuffled, an example is in up to {self.dealt.steps} steps: {self.dealt}"
+        return f"; this assumes sampled batches (Poisson), {here}"
+
+    def as_json(self) -> dict[str, Any]:
+        told = {"defense": self.defense, "level": "example", "delta": self.delta, "said": str(self)}
+        if self.sampled is None or self.dealt is None:
+            return {**told, "reason": self.reason}
+        return {**told, "sampled": self.sampled.as_json(), "dealt": self.dealt.as_json()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """A defense and the layers that it clips, asked for many clients."""
+
+    defense: Defense
+    layers: int
+    delta: float
+
+    def by(self, accountant: Accountant, rate: float, steps: int) -> float:
+        told = {"sampling_rate": rate, "steps": steps, "delta": self.delta, "layers": self.layers}
+        return spent(self.defense, **told, accountant=accountant).value
+
+    def of(self, one: Exposure, rate: float, steps: int) -> Spent:
+        rdp = self.by("rdp", rate, steps)
+        prv = self.by("prv", rate, steps) if rdp <= FAR else None
+        return Spent(exposure=one, rate=rate, steps=steps, rdp=rdp, prv=prv)
+
+    def sampled(self, found: Sequence[Exposure]) -> Spent:
+        """Of the client that is worst off by RDP; PRV of the same."""
+        worst = max(worst_candidates(found), key=lambda one: self.by("rdp", one.rate, one.steps))
+        return self.of(worst, worst.rate, worst.steps)
+
+    def dealt(self, found: Sequence[Exposure]) -> Spent:
+        often = max(found, key=lambda one: one.uses)
+        return self.of(often, 1.0, often.uses)
+
+
+def budget_of(defense: Defense, model: nn.Module, found: Sequence[Exposure], delta: float = DELTA) -> Budget | None:
+    """Of clients who are fed so often; None if the defense does not clip and noise examples.
+
+    What cannot be accounted for, be it for a library that is missing, is told and is no error.
+    """
+    check_delta(delta)
+    part = noisy_part(defense)
+    if part is None:
+        return None
+    name = type(part).__name__.lower()
+    account = Account(defense=defense, layers=layers_of(defense.model(copy.deepcopy(model))), delta=delta)
+    try:
+        return Budget(defense=name, delta=delta, sampled=account.sampled(found), dealt=account.dealt(found))
+    except ConfigError as error:
+        return Budget(defense=name, delta=delta, reason=str(error).removeprefix("accounting: "))

@@ -1,0 +1,1 @@
+"""TODO: what is in this room."""

@@ -1,0 +1,134 @@
+"""A Flower simulation as a process of its own: Flower and Ray change the environment and the paths of theirs."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from gradveil.core.types import Batch
+from gradveil.models import MODELS
+from gradveil.train.partition import partition
+from gradveil.train.settings import Federation
+
+JOB, PICTURES = "job.json", "pictures.safetensors"
+PIECES = ("images", "labels", "validation.images", "validation.labels")
+PUBLIC = ("public.images", "public.labels")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What the simulation is told, apart from the pictures."""
+
+    model: str
+    options: Mapping[str, Any]
+    federation: Federation
+    defense: str
+    folder: str
+    checkpoints: tuple[int, ...] = ()
+
+    def told(self) -> dict[str, Any]:
+        """What decides about the rounds."""
+        whole = asdict(self)
+        return {key: whole[key] for key in ("model", "options", "federation", "defense")}
+
+    def write(self, where: Path, data: Batch, validation: Batch, public: Batch | None = None) -> None:
+        tensors = dict(zip(PIECES, (*data, *validation), strict=True))
+        tensors |= {} if public is None else dict(zip(PUBLIC, public, strict=True))
+        save_file({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, where / PICTURES)
+        (where / JOB).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, where: Path) -> Job:
+        told = json.loads((where / JOB).read_text(encoding="utf-8"))
+        federation, checkpoints = Federation(**told.pop("federation")), tuple(told.pop("checkpoints"))
+        return cls(federation=federation, checkpoints=checkpoints, **told)
+
+
+@dataclass(frozen=True)
+class StoredData:
+    """The pictures of each client, read once in every worker and not sent along with every message."""
+
+    file: str
+    federation: Federation
+
+    def __call__(self, client: str) -> Batch:
+        torch.set_num_threads(1)  # a worker is a core
+        images, labels, *_ = read_pictures(self.file, PIECES)
+        own = partition(labels, self.federation)[self.federation.names.index(client)]
+        return Batch(images[own], labels[own])
+
+    def public(self) -> Batch | None:
+        found = read_pictures(self.file, PUBLIC)
+        return Batch(*found) if found else None
+
+    def validation(self) -> Batch:
+        return Batch(*read_pictures(self.file, PIECES)[2:])
+
+
+@lru_cache(maxsize=2)
+def read_pictures(file: str, names: tuple[str, ...]) -> tuple[Tensor, ...]:
+    """Those of the names that the file holds."""
+    tensors = load_file(file)
+    return tuple(tensors[name] for name in names if name in tensors)
+
+
+def simulate(where: Path) -> None:
+    """Flower's own simulation of the job, on as many workers as there are cores or clients."""
+    from flwr.simulation import run_simulation
+
+    from gradveil.flower.client_app import client_app
+    from gradveil.flower.server_app import server_app
+
+    job = Job.read(where)
+    model = partial(MODELS[job.model], **_as_tuples(job.options))
+    data = StoredData(str(where / PICTURES), job.federation)
+    validation = data.validation()
+    server = server_app(
+        model,
+        job.federation,
+        folder=job.folder,
+        shape=tuple(validation.images.shape[1:]),  # type: ignore[arg-type]
+        classes=validation.labels.shape[1],
+        model_name=job.model,
+        defense=job.defense,
+        validation=data.validation,
+        checkpoints=job.checkpoints,
+    )
+    client = client_app(model, data, job.federation, job.defense, seed=job.federation.seed, public=data.public())
+    workers = max(1, min(job.federation.clients, os.cpu_count() or 1))
+    run_simulation(server, client, job.federation.clients, backend_config=backend(workers, where / "ray"))  # type: ignore[arg-type]
+
+
+def backend(workers: int, temporary: Path) -> dict[str, Any]:
+    """Ray on the loopback alone, its files where they are removed with the job's."""
+    local = {"num_cpus": workers, "_node_ip_address": "127.0.0.1", "_temp_dir": str(temporary)}
+    return {"init_args": local, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
+
+
+def _as_tuples(options: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON knows lists only."""
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
+
+
+def end_with(parent: int) -> None:
+    """Who asked for the simulation may be killed; then nobody wants it any more, and Ray ends with this process."""
+    while os.getppid() == parent:
+        time.sleep(1)
+    os._exit(1)
+
+
+def main() -> None:
+    threading.Thread(target=end_with, args=(os.getppid(),), daemon=True).start()
+    simulate(Path(sys.argv[1]))

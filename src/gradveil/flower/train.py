@@ -1,0 +1,146 @@
+"""`gradveil train --engine flower`: the federation as a Flower simulation, with a capture of every round."""
+
+from __future__ import annotations
+
+import fcntl
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, GradveilError, LockedError, unknown
+from gradveil.core.files import private_files, write_whole
+from gradveil.core.hashes import hash_tensors
+from gradveil.core.types import Batch
+from gradveil.defenses.from_text import defense_from
+from gradveil.dp.budget import Budget
+from gradveil.experiment.folder import TELLING, differences
+from gradveil.flower.simulation import Job
+from gradveil.models import MODELS, load_weights
+from gradveil.train.partition import partition
+from gradveil.train.result import Trained
+from gradveil.train.settings import Federation
+
+LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
+QUIET = {  # neither tells anybody of the run, looks for updates or installs anything
+    "FLWR_TELEMETRY_ENABLED": "0",
+    "FLWR_DISABLE_UPDATE_CHECK": "1",
+    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "OMP_NUM_THREADS": "1",
+}
+START = "from gradveil.flower.simulation import main; main()"
+GRACE = 20.0  # seconds for Flower and Ray to end by themselves
+
+
+class FlowerError(GradveilError):
+    """A simulation that ended before its last round."""
+
+    exit_code = 1
+
+
+def train(
+    model_name: str,
+    model_options: Mapping[str, Any],
+    data: Batch,
+    validation: Batch,
+    federation: Federation,
+    defense_text: str,
+    *,
+    folder: str | Path,
+    checkpoints: Sequence[int] = (),
+    public: Batch | None = None,
+    privacy: Budget | None = None,
+) -> Trained:
+    """The rounds of the local engine, up to float32 on the wire, played by Flower. Goes on from what `folder` holds."""
+    defense = checked(model_name, federation, defense_text)
+    from gradveil.flower.defended_round import bound
+    from gradveil.flower.server_files import ServerFiles  # these import Flower, which is known to be there now
+
+    smallest = min(partition(data.labels, federation), key=len)
+    bound(defense, Batch(data.images[smallest], data.labels[smallest]), public)  # refuses too few pictures
+    folder = Path(folder).resolve()
+    with private_files():
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix="gv-") as where:  # short: Ray's sockets have 107 letters
+            job = Job(
+                model=model_name,
+                options=dict(model_options),
+                federation=federation,
+                defense=defense_text,
+                folder=str(folder),
+                checkpoints=tuple(checkpoints),
+            )
+            refuse_other(
+                folder / RUN, {**job.told(), "data_sha256": hash_tensors({"x": data.images, "y": data.labels})}
+            )
+            if privacy is not None:
+                write_whole(folder / PRIVACY, json.dumps(privacy.as_json(), indent=2).encode())
+            job.write(Path(where), data, validation, public)
+            _run([sys.executable, "-c", START, where], folder / LOG)
+    files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))
+    there = files.models()
+    load_weights(model, there[max(there)])
+    return Trained(model=model.eval(), curve=files.curve(), checkpoints=there)
+
+
+def refuse_other(path: Path, told: Mapping[str, Any]) -> None:
+    """A folder goes on with the run that it holds, and with no other."""
+    here = json.loads(json.dumps(told))
+    if not path.is_file():
+        write_whole(path, json.dumps(here, indent=2).encode())
+    elif other := differences(json.loads(path.read_text(encoding="utf-8")), here):
+        raise ConfigError(f"{path.parent}: holds another run ({'; '.join(other[:TELLING])}), choose another --out")
+
+
+def checked(model_name: str, federation: Federation, defense_text: str) -> Defense:
+    """All that can be said before a process is started."""
+    for needed in ("flwr", "ray"):
+        if importlib.util.find_spec(needed) is None:
+            raise ConfigError(f"--engine: flower needs {needed}, which is not installed, install gradveil[flower]")
+    if model_name not in MODELS:
+        raise unknown("model", model_name, MODELS, "--model")
+    if federation.topology != "central":
+        raise ConfigError(f"--topology: {federation.topology} has no server, take --engine local")
+    return defense_from(defense_text)
+
+
+def _run(command: list[str], log: Path) -> None:
+    """A session of its own, of which nothing is left afterwards, whatever happens."""
+    with log.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the child holds it too, as long as it lives
+        except BlockingIOError as error:
+            raise LockedError(f"{log.parent}: another run is writing to it, wait or choose another --out") from error
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=os.environ | QUIET, start_new_session=True
+        )
+        try:
+            code = child.wait()
+        finally:
+            _end(child)
+    if code:
+        raise FlowerError(f"flower: the simulation ended with code {code}, {_last_words(log)}; see {log}")
+
+
+def _end(child: subprocess.Popen) -> None:
+    with suppress(ProcessLookupError, subprocess.TimeoutExpired):
+        os.killpg(child.pid, signal.SIGTERM)
+        child.wait(GRACE)
+    with suppress(ProcessLookupError):
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+
+
+def _last_words(log: Path) -> str:
+    lines = [line.strip() for line in log.read_text(encoding="utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1][:200] if lines else "without a word"

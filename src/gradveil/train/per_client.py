@@ -1,0 +1,87 @@
+"""Many clients at once: `local_steps` with a client axis in front of every tensor, and the gradient under vmap.
+
+Pictures lie [example, client, ...], since `local_steps` cuts minibatches off the first axis. Everything that draws is
+called client by client with the client's own stream. For defenses around the gradient there is the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Generator, nn
+from torch.func import vmap
+
+from gradveil.core.client import local_steps
+from gradveil.core.defense import Defense
+from gradveil.core.types import Batch, GradientFn, Params
+from gradveil.train.client import Reply, Statistics, last_loss, moved, round_data, stream_of
+from gradveil.train.local_optimizer import ruled
+from gradveil.train.settings import Federation
+
+Stacked = dict[str, torch.Tensor]
+
+
+@dataclass(frozen=True)
+class OfEach(Defense):
+    """A defense for every client of a stack."""
+
+    defense: Defense
+    streams: tuple[Generator, ...]
+
+    def batch(self, batch: Batch, rng: Generator) -> Batch:
+        own = [Batch(batch.images[:, i], batch.labels[:, i]) for i in range(len(self.streams))]
+        fed = [self.defense.batch(one, stream) for one, stream in zip(own, self.streams, strict=True)]
+        return Batch(torch.stack([one.images for one in fed]), torch.stack([one.labels for one in fed]))
+
+    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
+        return vmap(compute)
+
+
+def can_stack(defense: Defense, federation: Federation) -> bool:
+    return not defense.acts_at("gradient") and not federation.error_feedback
+
+
+def stacked_replies(
+    model: nn.Module,
+    params: Sequence[Params],
+    data: Sequence[Batch],
+    federation: Federation,
+    defense: Defense,
+    *,
+    clients: Sequence[str],
+    round: int,
+    progress: float,
+    running: Sequence[Statistics],
+) -> list[Reply]:
+    """The replies of clients with equally many pictures: `client_reply` up to rounding."""
+    named = zip(data, clients, strict=True)
+    own = [round_data(d, federation, defense, client=c, round=round) for d, c in named]
+    together = Batch(torch.stack([o.images for o in own], 1), torch.stack([o.labels for o in own], 1))
+    streams = tuple(stream_of(federation, round, client).at("client").rng() for client in clients)
+    sent = joined(params)
+    training = federation.local_training(len(own[0].images), progress)
+    acting, training = ruled(OfEach(defense, streams), sent, training, federation)
+    statistics = joined(running) if federation.batchnorm == "batch-shared" else {}
+    for number, step in enumerate(local_steps(model, sent, together, training, acting, streams[0])):
+        if statistics:
+            statistics = vmap(lambda s, p, x, n=number: moved(s, model, p, x, n))(
+                statistics, step.params, step.batch.images
+            )
+    losses = vmap(lambda p, b: last_loss(model, p, b, federation))(step.params, step.batch)
+    updates = [{name: u[i] for name, u in step.update.items()} for i in range(len(clients))]
+    return [
+        Reply(
+            update=defense.update(update, stream),
+            statistics={key: s[i] for key, s in statistics.items()},
+            examples=len(own[i].images),
+            loss=losses[i],
+        )
+        for i, (update, stream) in enumerate(zip(updates, streams, strict=True))
+    ]
+
+
+def joined(each: Sequence[Params]) -> Stacked:
+    """[client, ...] by name."""
+    return {name: torch.stack([one[name] for one in each]) for name in each[0]} if each else {}

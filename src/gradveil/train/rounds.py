@@ -1,0 +1,104 @@
+"""One training run: rounds in blocks, what is looked at between them, and what is kept."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gradveil.train.evaluation import Judge, model_at
+from gradveil.train.folder import Diary, TrainingFolder
+from gradveil.train.result import RoundResult, Trained, as_record, from_record
+from gradveil.train.settings import Federation
+from gradveil.train.setup import Setup
+from gradveil.train.state import Outcome, State
+
+OnRound = Callable[[RoundResult], None]
+
+
+@dataclass(kw_only=True)
+class Run:
+    """Rounds in blocks that end where somebody wants to look at the model."""
+
+    setup: Setup
+    state: State  # after the last round that is told of
+    federation: Federation
+    judge: Judge
+    checkpoints: frozenset[int]
+    evaluate_every: int
+    on_round: OnRound | None
+    device: str
+    home: TrainingFolder | None = None
+    diary: Diary | None = None
+    curve: list[RoundResult] = field(default_factory=list)
+
+    def kept(self, home: TrainingFolder, diary: Diary) -> Trained:
+        """Go on from what the folder holds, and keep everything in it."""
+        self.home, self.diary = home, diary
+        self.curve = [from_record(record) for record in diary.journal.records]
+        if diary.state.round:
+            self.state = diary.state.to(self.device)
+        trained = self.played()
+        home.finish()
+        return trained
+
+    def played(self) -> Trained:
+        try:
+            while self.state.round < self.federation.rounds:
+                self.block()
+        except KeyboardInterrupt:
+            if self.diary is not None and self.state.round:
+                self.diary.save(self.state, due=True)
+            raise
+        return self.finished()
+
+    def block(self) -> None:
+        begin, first = time.perf_counter(), self.state.round
+        rounds = min(self.next_stop(first) - first, self.setup.engine.most())
+        state, outcomes = self.setup.engine.block(self.state, rounds)
+        accuracy, worst = self.judge.accuracy(state) if self.is_evaluated(state.round) else (None, None)
+        seconds = (time.perf_counter() - begin) / rounds
+        results = [told(outcome, seconds) for outcome in outcomes[:-1]]
+        self.keep(state, [*results, told(outcomes[-1], seconds, accuracy, worst)])
+
+    def keep(self, state: State, results: Sequence[RoundResult]) -> None:
+        """The journal first: a state must not know of more rounds than it."""
+        if self.diary is not None:
+            self.diary.write([as_record(result, self.federation.seed) for result in results])
+        self.state = state
+        self.curve += results
+        if self.home is not None and state.round in self.checkpoints:
+            self.home.save_checkpoint(state.round, model_at(self.setup.model, state, self.federation))
+        if self.diary is not None:
+            self.diary.save(state, due=state.round in self.checkpoints or state.round == self.federation.rounds)
+        if self.on_round is not None:
+            for result in results:
+                self.on_round(result)
+
+    def next_stop(self, round: int) -> int:
+        """The next round after which the model is looked at."""
+        evaluated = (round // self.evaluate_every + 1) * self.evaluate_every
+        kept = [r for r in self.checkpoints if r > round]
+        return min([evaluated, self.federation.rounds, *kept])
+
+    def is_evaluated(self, round: int) -> bool:
+        return round % self.evaluate_every == 0 or round == self.federation.rounds
+
+    def finished(self) -> Trained:
+        paths = {r: self.home.checkpoint(r) for r in sorted(self.checkpoints)} if self.home is not None else {}
+        notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()))
+        model = model_at(self.setup.model, self.state, self.federation)
+        return Trained(model=model, curve=tuple(self.curve), checkpoints=paths, notes=notes)
+
+
+def told(outcome: Outcome, seconds: float, accuracy: float | None = None, worst: float | None = None) -> RoundResult:
+    return RoundResult(
+        round=outcome.round,
+        loss=outcome.loss,
+        accuracy=accuracy,
+        seconds=seconds,
+        dropped=len(outcome.dropped),
+        names=outcome.dropped,
+        void=outcome.void,
+        worst=worst,
+    )
