@@ -18,7 +18,7 @@ from pathlib import Path
 from gradveil.experiment import progress
 from gradveil.core.compute import Compute
 from gradveil.tradeoff import Study, page, run
-from gradveil.tradeoff.sheet import sentences
+from gradveil.tradeoff.summary import sentences
 
 DEFENSES = (
     "ats:3-1-7+43-18-18",

@@ -15,10 +15,10 @@ from gradveil.generators import conditional_training, gan_course
 from gradveil.generators.conditional import Conditional, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic, SpectralNorm
-from gradveil.generators.duel import Duel
 from gradveil.generators.files import load_generator
 from gradveil.generators.gan_course import BLOCK, Drawn, GanCourse
-from gradveil.generators.labeled import labeled_pictures
+from gradveil.generators.gan_step import Duel
+from gradveil.generators.labeled_pictures import labeled_pictures
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.generators.stored import told_by

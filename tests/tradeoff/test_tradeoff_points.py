@@ -13,12 +13,12 @@ from tradeoff_fakes import candidate, example, leakage, outcome, tiny
 
 from gradveil.core.errors import ConfigError
 from gradveil.tradeoff import Study
-from gradveil.tradeoff.asked import checked
-from gradveil.tradeoff.candidates import candidates, noise, strengths
+from gradveil.tradeoff.defenses import candidates, noise, strengths
 from gradveil.tradeoff.estimates import of_trainings
 from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale, next_scale
-from gradveil.tradeoff.sheet import columns, headline, rows, sentences
+from gradveil.tradeoff.settings import checked
+from gradveil.tradeoff.summary import columns, headline, rows, sentences
 
 
 def test_who_beats_noise_at_the_same_accuracy() -> None:

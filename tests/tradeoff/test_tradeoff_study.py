@@ -20,9 +20,9 @@ from gradveil.core.errors import ConfigError
 from gradveil.experiment import journal
 from gradveil.experiment.progress import Silent
 from gradveil.tradeoff import Outcome, page, run
-from gradveil.tradeoff.candidates import noise
+from gradveil.tradeoff.defenses import noise
 from gradveil.tradeoff.leakage import Auditor
-from gradveil.tradeoff.material import gallery, gather, victims
+from gradveil.tradeoff.split import gallery, gather, victims
 from gradveil.tradeoff.study import prepared
 from gradveil.tradeoff.training import Trainer, Training
 from gradveil.train.partition import partition

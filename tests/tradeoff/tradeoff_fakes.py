@@ -8,7 +8,7 @@ from typing import Any
 from gradveil.core.choice import Choice
 from gradveil.experiment.record import Record
 from gradveil.tradeoff import Study
-from gradveil.tradeoff.candidates import Candidate, Role, noise
+from gradveil.tradeoff.defenses import Candidate, Role, noise
 from gradveil.tradeoff.estimates import of_pictures, of_share
 from gradveil.tradeoff.measured import Leakage
 from gradveil.tradeoff.outcome import Outcome

@@ -21,9 +21,9 @@ from gradveil.core.hashes import sha256
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import JOURNAL, REPORT
 from gradveil.tradeoff import Study, page, run
-from gradveil.tradeoff.asked import checked
-from gradveil.tradeoff.sheet import columns, rows, sentences
+from gradveil.tradeoff.settings import checked
 from gradveil.tradeoff.study import RESULT, STUDY
+from gradveil.tradeoff.summary import columns, rows, sentences
 
 
 def study_of(given: Mapping[str, Any], data_options: Sequence[str], metrics: Sequence[str]) -> Study:

@@ -23,9 +23,9 @@ from gradveil.experiment.provenance import own_version
 from gradveil.generators.conditional import FIRST, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic
-from gradveil.generators.duel import Duel
 from gradveil.generators.gan_course import GanCourse
-from gradveil.generators.labeled import Labeled, labeled_pictures
+from gradveil.generators.gan_step import Duel
+from gradveil.generators.labeled_pictures import Labeled, labeled_pictures
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import record_of
 from gradveil.generators.sheet import samples_sheet

@@ -22,10 +22,10 @@ from gradveil.experiment.folder import BROKEN, FULL
 from gradveil.generators.autoencoder import KIND as AUTOENCODER
 from gradveil.generators.autoencoder import side_of
 from gradveil.generators.enhancer import KIND as ENHANCER
-from gradveil.generators.judged import Figures
 from gradveil.generators.learn_autoencoder import train_autoencoder
 from gradveil.generators.learn_enhancer import ADVERSARIAL, NOISE, RATE, Task, train_enhancer
 from gradveil.generators.pictures import PublicPictures, Source, public_pictures
+from gradveil.generators.quality import Figures
 from gradveil.generators.training import Course, Progress
 
 KINDS = (AUTOENCODER, ENHANCER)

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.generators.checkpoint import Checkpoint
-from gradveil.generators.duel import Duel, captured
 from gradveil.generators.gan_course import BLOCK, Drawn, GanCourse
+from gradveil.generators.gan_step import Duel, captured
 
 CONSTANT, COLDEST = 0.5, 1e-3  # of the run, before the rates go down; of the rates, at the end
 ANEW = (100, 1000)  # steps at which the average begins again: what comes before them is not worth keeping

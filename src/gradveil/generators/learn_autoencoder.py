@@ -12,9 +12,9 @@ from torch import Tensor
 from gradveil.core.seeds import Seed
 from gradveil.generators.autoencoder import KIND, Autoencoder
 from gradveil.generators.degrade import FACTOR
-from gradveil.generators.judged import Figures, figures_of
 from gradveil.generators.pictures import PublicPictures
 from gradveil.generators.provenance import record_of
+from gradveil.generators.quality import Figures, figures_of
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course, Progress, told_of, train
 from gradveil.models.start import weights_from

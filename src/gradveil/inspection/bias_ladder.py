@@ -12,7 +12,7 @@ from math import sqrt
 from torch import Tensor, nn
 
 from gradveil.inspection.finding import Measurement
-from gradveil.inspection.layers import row_layers
+from gradveil.inspection.weight_rows import row_layers
 
 CHECK = "bias ladder"
 FEWEST = 8

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 
 from torch import Tensor
 
+from gradveil.inspection.activations import Reach
 from gradveil.inspection.finding import Measurement
-from gradveil.inspection.trace import Reach
 
 CHECK = "dominated gradients"
 NEARLY = 0.9  # of a neuron's gradient

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
+from gradveil.inspection.activations import FEWEST, Reach, reaches
 from gradveil.inspection.against_reference import against_reference
 from gradveil.inspection.bias_ladder import bias_ladder
 from gradveil.inspection.dominance import dominance
@@ -18,7 +19,6 @@ from gradveil.inspection.half_negative import half_negative
 from gradveil.inspection.one_scalar import one_scalar
 from gradveil.inspection.proportional_rows import proportional_rows
 from gradveil.inspection.single_sample import single_sample
-from gradveil.inspection.trace import FEWEST, Reach, reaches
 
 Reference = nn.Module | Mapping[str, Tensor] | None
 WEIGHTS_ALONE = (proportional_rows, bias_ladder, half_negative)

@@ -15,8 +15,8 @@ from scipy.stats import binom, chi2, norm
 from torch import Tensor, nn
 
 from gradveil.inspection.finding import Measurement
-from gradveil.inspection.layers import RowLayer, distinct, row_layers
 from gradveil.inspection.proportional_rows import cosines
+from gradveil.inspection.weight_rows import RowLayer, distinct, row_layers
 
 CHECK = "half-negative rows"
 FEWEST, SHORTEST = 16, 16  # neurons and inputs from which on signs can be counted

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from gradveil.inspection.activations import Reach
 from gradveil.inspection.finding import Measurement
-from gradveil.inspection.trace import Reach
 
 CHECK = "one scalar"
 FEWEST = 16

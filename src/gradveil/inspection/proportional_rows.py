@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.inspection.finding import Measurement
-from gradveil.inspection.layers import RowLayer, distinct, row_layers
+from gradveil.inspection.weight_rows import RowLayer, distinct, row_layers
 
 CHECK = "proportional rows"
 FEWEST = 8

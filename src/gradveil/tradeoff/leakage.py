@@ -22,9 +22,9 @@ from gradveil.core.scenario import Scenario
 from gradveil.experiment.folder import VERDICT
 from gradveil.experiment.progress import Progress
 from gradveil.report.conclude import conclude
-from gradveil.tradeoff.asked import Study
-from gradveil.tradeoff.candidates import Candidate
-from gradveil.tradeoff.material import Material, Victims, gallery, victims
+from gradveil.tradeoff.defenses import Candidate
+from gradveil.tradeoff.settings import Study
+from gradveil.tradeoff.split import Material, Victims, gallery, victims
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gradveil.core.files import private_files, write_whole
-from gradveil.tradeoff.candidates import Candidate
+from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.measured import Leakage
 

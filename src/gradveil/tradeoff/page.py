@@ -15,11 +15,11 @@ from gradveil.core.files import private_files, write_whole
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
 from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart
-from gradveil.tradeoff.candidates import Role
+from gradveil.tradeoff.defenses import Role
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import FLAGS
-from gradveil.tradeoff.sheet import UNITS, between, columns, headline, row
+from gradveil.tradeoff.summary import UNITS, between, columns, headline, row
 
 ROOM = 110  # letters of a legend
 NARROW = 440

@@ -8,13 +8,13 @@ from statistics import mean
 
 from gradveil.audit.verdict.estimate import leaks_upward
 from gradveil.experiment.record import Record
-from gradveil.tradeoff.asked import Study
-from gradveil.tradeoff.candidates import Candidate
+from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.estimates import Between, differences, of_accuracies, of_pictures, of_trainings
 from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale
 from gradveil.tradeoff.measured import Leakage
 from gradveil.tradeoff.outcome import Against, Point, Standing
+from gradveil.tradeoff.settings import Study
 
 SAME = 0.02  # of the accuracy: what is further apart is not called the same
 FEWEST = {"few-seeds": 3, "one-attacked-training": 2, "single-stage": 2, "few-random-policies": 10, "few-pictures": 100}

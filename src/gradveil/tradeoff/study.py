@@ -29,15 +29,15 @@ from gradveil.experiment.folder import REPORT, RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import provenance
-from gradveil.tradeoff.asked import Study, checked
-from gradveil.tradeoff.candidates import Candidate, noise
-from gradveil.tradeoff.desk import Desk
+from gradveil.tradeoff.defenses import Candidate, noise
 from gradveil.tradeoff.front import front
 from gradveil.tradeoff.leakage import Auditor
 from gradveil.tradeoff.matching import next_scale
-from gradveil.tradeoff.material import Material, gather
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import flags_of, noise_accuracies, place, points_of
+from gradveil.tradeoff.runner import Desk
+from gradveil.tradeoff.settings import Study, checked
+from gradveil.tradeoff.split import Material, gather
 from gradveil.tradeoff.training import Trainer
 
 STUDY, POINTS, MODELS, UNFINISHED, RESULT = "study", "points", "models", "unfinished", "tradeoff.json"

@@ -19,9 +19,9 @@ from gradveil.audit.trial import told
 from gradveil.core.defense import Defense
 from gradveil.dp.budget import Budget, budget_of
 from gradveil.experiment.record import Record
-from gradveil.tradeoff.asked import Study
-from gradveil.tradeoff.candidates import Candidate
-from gradveil.tradeoff.material import Material
+from gradveil.tradeoff.defenses import Candidate
+from gradveil.tradeoff.settings import Study
+from gradveil.tradeoff.split import Material
 from gradveil.train.exposure import exposures
 from gradveil.train.federated import RoundResult, train
 from gradveil.train.partition import partition

@@ -13,7 +13,7 @@ from gradveil.core.check import check
 from gradveil.core.choice import parse_choice, parse_choices
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import BatchNorm
-from gradveil.tradeoff.candidates import Candidate, candidates, noise
+from gradveil.tradeoff.defenses import Candidate, candidates, noise
 from gradveil.train.settings import Federation, Method
 
 Measure = Literal["psnr", "ssim", "lpips", "leaked"]

@@ -17,7 +17,7 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.parallel.pool import Fanout
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.record import Record
-from gradveil.tradeoff.candidates import Candidate
+from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.leakage import Auditor, is_concluded, weights_file
 from gradveil.tradeoff.measured import Leakage, read_leakage
 from gradveil.tradeoff.training import KEY, Taught, Trainer, Training, record_of
