@@ -30,7 +30,7 @@ from victims import GALLERY, Bench, bench_of, model_of, pictures_of
 from gradveil.attacks import ATTACKS
 from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
-from gradveil.search import Policy
+from gradveil.transforms import Policy
 from gradveil.search.correlation import pearson, spearman
 from gradveil.search.privacy import PRIVACY_SCORES, gradsim
 from gradveil.search.similarity import Products, Similarity

@@ -27,7 +27,7 @@ from victims import pictures_of, policy_of
 from gradveil.data import Dataset
 from gradveil.train.centralized import accuracy, fit
 from gradveil.models import MODELS
-from gradveil.search import Policy
+from gradveil.transforms import Policy
 from gradveil.core.types import Batch
 
 KINDS = ("semi", "stages", "plain", "policies")  # any other is a policy

@@ -18,7 +18,7 @@ from victims import bench_of, model_of
 
 from gradveil.data import load
 from gradveil.audit.verdict.interval import mean_interval
-from gradveil.search import Policy
+from gradveil.transforms import Policy
 from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
 from gradveil.transforms.library import LIBRARIES
 from gradveil.search.privacy import PRIVACY_SCORES, areas

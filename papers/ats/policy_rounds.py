@@ -12,7 +12,7 @@ from torch import Tensor
 from victims import Bench
 
 from gradveil.core.defense import Defense
-from gradveil.search import Policy
+from gradveil.transforms import Policy
 from gradveil.transforms.draw import Draw
 from gradveil.search.per_sample import OnePicture
 from gradveil.core.seeds import Seed

@@ -25,7 +25,7 @@ from gradveil.audit.verdict.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.metrics.align import align
 from gradveil.models import MODELS, load_weights
-from gradveil.search import Policy
+from gradveil.transforms import Policy
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation, Truth, observe

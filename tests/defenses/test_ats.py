@@ -31,7 +31,7 @@ from gradveil.defenses.ats import Ats
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.random_policy import random_policy
 from gradveil.defenses.stack import Stack
-from gradveil.search import LIBRARIES, Policy
+from gradveil.transforms import LIBRARIES, Policy
 
 HYBRID = "3-1-7+43-18-18"
 

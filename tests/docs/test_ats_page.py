@@ -10,7 +10,7 @@ import pytest
 from blocks import ROOT, blocks, execute
 
 from gradveil.cli import main
-from gradveil.search import LIBRARIES, Library, Policy, library_of
+from gradveil.transforms import LIBRARIES, Library, Policy, library_of
 
 PAGE = ROOT / "docs/methods/ats.md"
 TEXT = PAGE.read_text()

@@ -45,7 +45,7 @@ def app_of(mod: object) -> tuple[ClientApp, list[Message]]:
 
 
 def test_a_planted_model_is_not_trained_on() -> None:
-    app, trained = app_of(gradveil.train.refuse_planted(net()))
+    app, trained = app_of(gradveil.flower.refuse_planted(net()))
     with pytest.raises(PlantedModelError):
         app(train_message(state_of(planted())), context())
     assert not trained
@@ -53,13 +53,13 @@ def test_a_planted_model_is_not_trained_on() -> None:
 
 def test_an_honest_model_is() -> None:
     pictures = torch.rand(64, 1, 8, 8, generator=torch.Generator().manual_seed(2))
-    app, trained = app_of(gradveil.train.refuse_planted(net(), reference=net(), data=lambda where: pictures))
+    app, trained = app_of(gradveil.flower.refuse_planted(net(), reference=net(), data=lambda where: pictures))
     app(train_message(state_of(net())), context())
     assert len(trained) == 1
 
 
 def test_the_server_is_not_told_what_gave_it_away(caplog: pytest.LogCaptureFixture) -> None:
-    app, _ = app_of(gradveil.train.refuse_planted(net()))
+    app, _ = app_of(gradveil.flower.refuse_planted(net()))
     identity()
     nodes = Nodes({7: lambda message: app(message, context())})
     with caplog.at_level(logging.ERROR):
@@ -73,13 +73,13 @@ def test_a_layer_that_was_replaced_is_seen_by_the_reference() -> None:
     other = copy.deepcopy(net())
     with torch.no_grad():
         other[1].weight.copy_(torch.randn(32, 64, generator=torch.Generator().manual_seed(9)) * 5)  # type: ignore[union-attr]
-    app, _ = app_of(gradveil.train.refuse_planted(net(), reference=net()))
+    app, _ = app_of(gradveil.flower.refuse_planted(net(), reference=net()))
     with pytest.raises(PlantedModelError):
         app(train_message(state_of(other)), context())
 
 
 def test_another_architecture_is_refused() -> None:
-    app, trained = app_of(gradveil.train.refuse_planted(net()))
+    app, trained = app_of(gradveil.flower.refuse_planted(net()))
     more = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 3))
     with pytest.raises(ConfigError, match="do not fit"):
         app(train_message(state_of(more)), context())
@@ -87,6 +87,6 @@ def test_another_architecture_is_refused() -> None:
 
 
 def test_messages_that_train_nothing_are_not_looked_at() -> None:
-    app, _ = app_of(gradveil.train.refuse_planted(net()))
+    app, _ = app_of(gradveil.flower.refuse_planted(net()))
     app.query()(lambda message, where: reply_with(message, {}))
     app(train_message(state_of(planted()), kind="query"), context())

@@ -251,4 +251,4 @@ def test_a_round_that_cannot_be_written_as_a_capture_goes_on(tmp_path: Path) -> 
 
 
 def test_names_of_the_inner_strategy_are_offered(tmp_path: Path) -> None:
-    assert gradveil.train.CuriousServer(fed_avg(), tmp_path, PROTOCOL).weighted_by_key == "num-examples"
+    assert gradveil.flower.CuriousServer(fed_avg(), tmp_path, PROTOCOL).weighted_by_key == "num-examples"

@@ -53,7 +53,7 @@ def sent_by(app: ClientApp, message: Message, where: Context | None = None) -> d
 
 def test_an_update_defense_acts_on_weights_and_on_nothing_else() -> None:
     before = state_of(small_net())
-    sent = sent_by(app_of(gradveil.train.veil("sign")), train_message(before))
+    sent = sent_by(app_of(gradveil.flower.veil("sign")), train_message(before))
     for name in PARAMETERS:
         torch.testing.assert_close(before[name] - sent[name], torch.full_like(before[name], -1.0))
     for name in STATISTICS:
@@ -70,7 +70,7 @@ def test_what_is_sent_is_the_defense_of_the_whole_update() -> None:
         for n, t in before.items()
         if n in PARAMETERS
     }
-    app = app_of(gradveil.train.veil("prune:ratio=0.9"), lambda m, c: reply_with(m, {**before, **after}))
+    app = app_of(gradveil.flower.veil("prune:ratio=0.9"), lambda m, c: reply_with(m, {**before, **after}))
     sent = sent_by(app, train_message(before))
     expected = DEFENSES["prune"](ratio=0.9).update({n: before[n] - after[n] for n in PARAMETERS}, torch.Generator())
     for name in PARAMETERS:
@@ -80,7 +80,7 @@ def test_what_is_sent_is_the_defense_of_the_whole_update() -> None:
 
 
 def test_noise_is_new_in_every_call_though_the_server_repeats_itself() -> None:
-    app, message = app_of(gradveil.train.veil("gaussian:scale=0.5")), train_message(state_of(small_net()))
+    app, message = app_of(gradveil.flower.veil("gaussian:scale=0.5")), train_message(state_of(small_net()))
     one, two = sent_by(app, message), sent_by(app, message)
     assert not torch.equal(one["3.weight"], two["3.weight"])
 
@@ -89,7 +89,7 @@ def test_a_seed_repeats_a_client_and_tells_clients_and_rounds_apart() -> None:
     message = train_message(state_of(small_net()))
 
     def noise(partition: int, rounds: int) -> torch.Tensor:
-        app, where = app_of(gradveil.train.veil("gaussian:scale=0.5", seed=1)), context(partition)
+        app, where = app_of(gradveil.flower.veil("gaussian:scale=0.5", seed=1)), context(partition)
         return [sent_by(app, message, where)["3.weight"] for _ in range(rounds)][-1]
 
     assert torch.equal(noise(0, 2), noise(0, 2))
@@ -98,7 +98,7 @@ def test_a_seed_repeats_a_client_and_tells_clients_and_rounds_apart() -> None:
 
 
 def test_the_server_is_told_nothing_where_training_ignored_the_defense() -> None:
-    app = app_of(gradveil.train.veil("ats:3-1-7"))
+    app = app_of(gradveil.flower.veil("ats:3-1-7"))
     with pytest.raises(VeilError, match="did not use stage batch"):
         app(train_message(state_of(small_net())), context())
 
@@ -107,10 +107,10 @@ def test_a_training_loop_of_ones_own_uses_the_stages() -> None:
     fed: list[Batch] = []
 
     def train(message: Message, where: Context) -> Message:
-        fed.append(gradveil.train.veiled(where).batch(batch()))
+        fed.append(gradveil.flower.veiled(where).batch(batch()))
         return reply_with(message, step(message))
 
-    sent = sent_by(app_of(gradveil.train.veil("oasis-mr", seed=1), train), train_message(state_of(small_net())))
+    sent = sent_by(app_of(gradveil.flower.veil("oasis-mr", seed=1), train), train_message(state_of(small_net())))
     assert len(fed[0].images) > len(batch().images)
     assert set(sent) == {*PARAMETERS, *STATISTICS}
 
@@ -120,10 +120,10 @@ def test_local_update_is_the_one_forward_model_with_every_stage(text: str) -> No
     net, training = small_net(), LocalTraining(steps=2, rate=0.1, batch_size=2)
 
     def train(message: Message, where: Context) -> Message:
-        arrays = gradveil.train.local_update(small_net(), message, batch(), where, training)
+        arrays = gradveil.flower.local_update(small_net(), message, batch(), where, training)
         return Message(RecordDict({"arrays": arrays, "metrics": MetricRecord({"num-examples": 4})}), reply_to=message)
 
-    mod = gradveil.train.veil(text, seed=1)
+    mod = gradveil.flower.veil(text, seed=1)
     sent = sent_by(app_of(mod, train), train_message(state_of(net)))
     seed = mod._seed(context())
     data = mod.defense.data(batch(), seed.at("data").rng())
@@ -136,22 +136,22 @@ def test_local_update_is_the_one_forward_model_with_every_stage(text: str) -> No
 
 def test_training_on_after_local_update_is_not_sent() -> None:
     def train(message: Message, where: Context) -> Message:
-        arrays = tensors_of(gradveil.train.local_update(small_net(), message, batch(), where))
+        arrays = tensors_of(gradveil.flower.local_update(small_net(), message, batch(), where))
         return reply_with(message, {**arrays, "3.bias": arrays["3.bias"] + 1})
 
     with pytest.raises(VeilError, match=r"3\.bias is not what local_update returned"):
-        app_of(gradveil.train.veil("ats:3-1-7"), train)(train_message(state_of(small_net())), context())
+        app_of(gradveil.flower.veil("ats:3-1-7"), train)(train_message(state_of(small_net())), context())
 
 
 def test_the_round_leaves_nothing_behind_in_the_context() -> None:
     where = context()
-    sent_by(app_of(gradveil.train.veil("sign")), train_message(state_of(small_net())), where)
+    sent_by(app_of(gradveil.flower.veil("sign")), train_message(state_of(small_net())), where)
     assert set(vars(where)) == set(vars(context()))
     assert not where.state
 
 
 def test_other_messages_pass_unless_they_carry_arrays() -> None:
-    app, weights = app_of(gradveil.train.veil("sign")), state_of(small_net())
+    app, weights = app_of(gradveil.flower.veil("sign")), state_of(small_net())
     reply = app(train_message(weights, kind="evaluate"), context())
     assert reply.content["metrics"]["loss"] == 1.0
     with pytest.raises(VeilError, match="query message holds arrays"):
@@ -159,7 +159,7 @@ def test_other_messages_pass_unless_they_carry_arrays() -> None:
 
 
 def test_a_train_action_is_training_too() -> None:
-    app = ClientApp(mods=[gradveil.train.veil("ats:3-1-7")])
+    app = ClientApp(mods=[gradveil.flower.veil("ats:3-1-7")])
 
     @app.train("extra")
     def _train(message: Message, context: Context) -> Message:
@@ -187,7 +187,7 @@ def test_a_reply_of_another_form_is_not_sent(change: str) -> None:
         return reply
 
     with pytest.raises(ArraysError):
-        app_of(gradveil.train.veil("sign"), train)(train_message(state_of(small_net())), context())
+        app_of(gradveil.flower.veil("sign"), train)(train_message(state_of(small_net())), context())
 
 
 def test_arrays_without_names_have_to_be_named() -> None:
@@ -195,8 +195,8 @@ def test_arrays_without_names_have_to_be_named() -> None:
     message = train_message({})
     message.content["arrays"] = ArrayRecord(arrays)
     with pytest.raises(ConfigError, match="trainable"):
-        app_of(gradveil.train.veil("sign"))(message, context())
-    sent = sent_by(app_of(gradveil.train.veil("sign", trainable=["7"])), message)
+        app_of(gradveil.flower.veil("sign"))(message, context())
+    sent = sent_by(app_of(gradveil.flower.veil("sign", trainable=["7"])), message)
     assert torch.allclose(sent["7"] - tensors_of(message.content["arrays"])["7"], torch.tensor(1.0))
     assert torch.allclose(sent["0"] - tensors_of(message.content["arrays"])["0"], torch.tensor(0.1))
 
@@ -204,19 +204,19 @@ def test_arrays_without_names_have_to_be_named() -> None:
 def test_buffers_of_ones_own_are_told_by_the_model() -> None:
     net = small_net()
     net.register_buffer("mean", torch.ones(2))
-    sent = sent_by(app_of(gradveil.train.veil("gaussian:scale=1.0", trainable=net)), train_message(state_of(net)))
+    sent = sent_by(app_of(gradveil.flower.veil("gaussian:scale=1.0", trainable=net)), train_message(state_of(net)))
     assert torch.allclose(sent["mean"], torch.tensor(1.1))
 
 
 @pytest.mark.parametrize("text", ["nonsense", "prune:ratio=7", "prune:rate=1", "ats:missing-policy.json", ""])
 def test_what_cannot_be_built_is_said_when_the_app_starts(text: str) -> None:
     with pytest.raises(ConfigError, match="veil"):
-        gradveil.train.veil(text)
+        gradveil.flower.veil(text)
 
 
 def test_importing_the_package_does_not_import_flower() -> None:
     code = (
-        "import sys, gradveil.train; assert 'flwr' not in sys.modules; sys.modules['flwr'] = None; gradveil.train.veil"
+        "import sys, gradveil.train; assert 'flwr' not in sys.modules; sys.modules['flwr'] = None; gradveil.flower.veil"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "install gradveil[flower]" in done.stderr

@@ -22,9 +22,9 @@ from gradveil.core.seeds import Seed, uniform
 from gradveil.data.base import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS
-from gradveil.search import Policy
 from gradveil.search.privacy import PRIVACY_SCORES, areas
 from gradveil.search.similarity import Similarity
+from gradveil.transforms import Policy
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "ats"))

@@ -11,7 +11,7 @@ from PIL import Image
 
 from gradveil.cli import main
 from gradveil.data.photos import photos
-from gradveil.search import LIBRARIES, Policy, library_of
+from gradveil.transforms import LIBRARIES, Policy, library_of
 from gradveil.transforms.contact_sheet import caption, contact_sheet
 from gradveil.transforms.picture import to_picture
 

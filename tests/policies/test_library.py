@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.data.photos import photos
-from gradveil.search import LIBRARIES, Entry, Library, library_of
+from gradveil.transforms import LIBRARIES, Entry, Library, library_of
 from gradveil.transforms.operation import OPERATIONS
 
 # table 1 of the journal version by operation: index -> magnitude

@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data.photos import photos
-from gradveil.search import LIBRARIES, Draw, Library, Policy, library_of
+from gradveil.transforms import LIBRARIES, Draw, Library, Policy, library_of
 from gradveil.transforms.picture import from_picture, to_picture
 
 HYBRID = "3-1-7+43-18-18"

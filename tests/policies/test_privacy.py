@@ -11,7 +11,6 @@ from torch import Tensor
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
-from gradveil.search import Draw, Policy
 from gradveil.search.privacy import (
     PRIVACY_SCORES,
     PrivacyScore,
@@ -22,6 +21,7 @@ from gradveil.search.privacy import (
     gradsim,
 )
 from gradveil.search.similarity import Similarity
+from gradveil.transforms import Draw, Policy
 
 IMAGES = 4
 

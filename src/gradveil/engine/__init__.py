@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""The optimization attack and its parts: distance x space x priors x optimizer."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""From settings to a page, for everything that takes long: folder, journal, resume, workers, progress, seal."""

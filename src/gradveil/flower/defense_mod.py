@@ -56,7 +56,7 @@ class Veil:
         if round_.unused:
             raise VeilError(
                 f"veil: the training function did not use stage {', '.join(round_.unused)} of the defense, nothing is "
-                "sent; call gradveil.train.local_update or gradveil.train.veiled(context)"
+                "sent; call gradveil.flower.local_update or gradveil.flower.veiled(context)"
             )
         if round_.answer is not None:
             _require_same(after, round_.answer)

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""Encode a whole data set before training: what a client does to its pictures once, offline."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""The search for transformation policies (ATS, Gao et al., 2021, algorithm 1)."""

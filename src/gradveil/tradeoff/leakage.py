@@ -11,8 +11,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.audit import Audit
-from gradveil.audit.audit import audit as audits
+from gradveil.audit.audit import Audit, run
 from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
@@ -38,7 +37,7 @@ class Auditor:
     compute: Compute
 
     def __call__(self, candidate: Candidate, folder: Path, progress: Progress) -> None:
-        audits.run(self.audit(candidate), folder, self.compute, progress)
+        run(self.audit(candidate), folder, self.compute, progress)
         conclude(folder)
 
     def audit(self, candidate: Candidate) -> Audit:

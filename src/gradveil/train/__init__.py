@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""Federated training in this process: many clients, one model, any defense, and checkpoints to audit."""

@@ -15,7 +15,7 @@ from flwr.clientapp import ClientApp
 import gradveil.train
 from veiled_digits.task import RATE, make_model, pictures_of
 
-app = ClientApp(mods=[gradveil.train.veil(os.environ.get("GRADVEIL_DEFENSE", "none"), trainable=make_model())])
+app = ClientApp(mods=[gradveil.flower.veil(os.environ.get("GRADVEIL_DEFENSE", "none"), trainable=make_model())])
 
 
 @app.train()
@@ -25,7 +25,7 @@ def train(message: Message, context: Context) -> Message:
     model = make_model()
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    veiled = gradveil.train.veiled(context)  # defenses of pictures act here; the mod makes sure that they do
+    veiled = gradveil.flower.veiled(context)  # defenses of pictures act here; the mod makes sure that they do
     images, labels = veiled.batch(veiled.data(pictures_of(site)))
     loss = F.cross_entropy(model(images), labels)
     loss.backward()

@@ -8,7 +8,7 @@ from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 
-from gradveil.train import FlowerServer
+from gradveil.flower import FlowerServer
 from gradveil.train.settings import Federation
 from veiled_digits.task import CLASSES, PICTURES, RATE, SHAPE, held_out, make_model
 

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""Learning to Obscure Data (Wan et al., 2022): encodings that keep a network's features and lose the picture."""

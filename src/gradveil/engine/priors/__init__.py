@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""What a picture should look like, whatever the update says."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""What a search may change: pixels, fewer pixels, what a network can draw, a transformation beside them."""

@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""The fast back end: first and second derivatives written out layer by layer, for all trials at once."""

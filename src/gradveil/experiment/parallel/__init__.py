@@ -1,1 +1,1 @@
-"""TODO: what is in this room."""
+"""Many independent tasks: here, in processes of this machine, or on a Ray cluster."""
