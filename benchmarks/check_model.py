@@ -34,7 +34,7 @@ from gradveil.core.defense import Defense
 from gradveil.inspection import inspect
 from gradveil.inspection.finding import Inspection
 from gradveil.inspection.front_layer import CHECK as FRONT
-from gradveil.audit.verdict.interval import rate_interval
+from gradveil.core.interval import rate_interval
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS

@@ -19,7 +19,7 @@ import torch
 from PIL import Image
 from torch import Tensor
 
-from gradveil.audit.verdict.interval import rate_interval
+from gradveil.core.interval import rate_interval
 from gradveil.metrics.tagger import load_tagger
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gradveil.audit.verdict.interval import (
+from gradveil.core.interval import (
     RESAMPLES,
     Interval,
     _bca,
@@ -38,7 +38,7 @@ DISTRIBUTIONS: dict[str, tuple[Draw, float]] = {  # how to draw, and the true me
 
 
 def test_no_torch_behind_a_number() -> None:
-    probe = "import sys, gradveil.audit.verdict.interval; sys.exit('torch' in sys.modules)"
+    probe = "import sys, gradveil.core.interval; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 
 

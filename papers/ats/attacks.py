@@ -21,7 +21,7 @@ from gradveil.attacks import ATTACKS
 from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_weights
 from gradveil.core.scenario import Scenario

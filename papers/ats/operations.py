@@ -17,7 +17,7 @@ from typing import Any
 from victims import bench_of, model_of
 
 from gradveil.data import load
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.transforms import Policy
 from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
 from gradveil.transforms.library import LIBRARIES

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 
 STAGES = (0, 1, 10, 100)
 COLORS = ("#1f6f8b", "#5b8c3e", "#b8741a", "#a3262a")

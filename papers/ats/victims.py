@@ -21,7 +21,7 @@ from gradveil.core.compute import Compute
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.core.defense import Defense
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.metrics.align import align
 from gradveil.models import MODELS, load_weights

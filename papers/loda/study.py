@@ -19,7 +19,7 @@ from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.core.defense import Defense
 from gradveil.defenses.loda.loda import Loda
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS, Metric
 from gradveil.models import MODELS
 

@@ -29,7 +29,7 @@ from torch import nn
 from gradveil.data import Dataset, load
 from gradveil.defenses.oasis import Oasis
 from gradveil.train.centralized import accuracy
-from gradveil.audit.verdict.interval import rate_interval
+from gradveil.core.interval import rate_interval
 from gradveil.models import MODELS
 from gradveil.transforms.pipeline import CropAndFlip
 from gradveil.core.seeds import Seed

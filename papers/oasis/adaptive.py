@@ -27,7 +27,7 @@ from gradveil.core.attack import Attack
 from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
 from gradveil.defenses.oasis import Oasis
-from gradveil.audit.verdict.interval import mean_interval, rate_interval
+from gradveil.core.interval import mean_interval, rate_interval
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS

@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from gradveil.data import Dataset, load
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.core.seeds import Seed, normal, uniform
 

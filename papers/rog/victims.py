@@ -27,7 +27,7 @@ from gradveil.data import Dataset
 from gradveil.data.imagenet import imagenet
 from gradveil.core.defense import Defense
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.models import MODELS

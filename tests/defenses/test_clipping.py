@@ -23,7 +23,7 @@ from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.stack import Stack
-from gradveil.dp.spent import spent
+from gradveil.dp.mechanism import spent
 
 BOTH = pytest.mark.parametrize("kind", [Dpsgd, FedCdp])
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch import nn
 
-from gradveil.audit.verdict.interval import at_least, at_most
 from gradveil.core.errors import ConfigError
+from gradveil.core.interval import at_least, at_most
 from gradveil.metrics import METRICS
 from gradveil.metrics.features import FeatureGallery, of_model
 from gradveil.metrics.nearest import copies, rivals_ahead

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradveil.audit.verdict.interval import mean_interval
+from gradveil.core.interval import mean_interval
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "papers" / "ats"))

@@ -16,8 +16,8 @@ from synthetic import AUDITED, HOSTILE, PROVENANCE, SCENE, random_run, run_of, t
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import judge
-from gradveil.audit.verdict.interval import at_most
 from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.interval import at_most
 from gradveil.experiment.journal import encode, read
 from gradveil.report import read_run, write_report
 from gradveil.report.build import render

@@ -11,8 +11,8 @@ from synthetic import SCENE, random_run, run_of, trial
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import judge
 from gradveil.audit.verdict.attack_summary import effort, prior, steps_and_restarts
-from gradveil.audit.verdict.interval import at_most
 from gradveil.core.errors import ConfigError
+from gradveil.core.interval import at_most
 from gradveil.report.assumptions import NOT_STATED, attacker, ledger
 from gradveil.report.blocks import blocks, control_cells
 from gradveil.report.claim import examined, pictures_needed

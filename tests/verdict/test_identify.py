@@ -6,10 +6,10 @@ import pytest
 from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 
 from gradveil.audit.verdict import judge
-from gradveil.audit.verdict.interval import at_least
 from gradveil.audit.verdict.judge import Verdict
 from gradveil.audit.verdict.tally import Tally
 from gradveil.audit.verdict.write import as_json
+from gradveil.core.interval import at_least
 from gradveil.experiment.record import Record
 
 

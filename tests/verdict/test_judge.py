@@ -7,7 +7,7 @@ from runs import BLANK, SEEN, defended, failed, hidden, record, run_of, undefend
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Finding, judge
-from gradveil.audit.verdict.interval import at_most
+from gradveil.core.interval import at_most
 
 
 def found(run: Run, defense: str = "d") -> Finding:

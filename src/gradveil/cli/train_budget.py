@@ -10,7 +10,7 @@ from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.dp.budget import DELTA, Budget, budget_of
-from gradveil.dp.spent import noisy_part
+from gradveil.dp.mechanism import noisy_part
 from gradveil.train.exposure import exposures
 from gradveil.train.settings import Federation
 

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
-from gradveil.dp.spent import layers_of, noisy_part, spent
+from gradveil.dp.mechanism import layers_of, noisy_part, spent
 
 DELTA = 1e-5
 

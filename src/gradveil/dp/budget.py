@@ -19,7 +19,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.dp import Accountant, check_delta
 from gradveil.dp.accountant import VACUOUS
 from gradveil.dp.exposure import Exposure, worst_candidates
-from gradveil.dp.spent import layers_of, noisy_part, spent
+from gradveil.dp.mechanism import layers_of, noisy_part, spent
 
 DELTA = 1e-5
 FAR = 50.0  # above it PRV takes minutes and says no more

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 from gradveil.audit.verdict import Finding, Verdict
-from gradveil.audit.verdict.interval import supports
 from gradveil.core.errors import ConfigError
+from gradveil.core.interval import supports
 
 LEVEL = 0.95
 

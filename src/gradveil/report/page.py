@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from gradveil.audit.verdict.interval import rate_interval
+from gradveil.core.interval import rate_interval
 
 TEMPLATES = Path(__file__).parent / "templates"
 # controls, direction overrides, halves of letters

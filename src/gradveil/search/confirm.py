@@ -16,10 +16,10 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.plan import UNDEFENDED, Cell, Grid
 from gradveil.audit.runner import attack
 from gradveil.audit.trial import Judge, Trial
-from gradveil.audit.verdict.interval import mean_interval
 from gradveil.audit.verdict.leak import Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.interval import mean_interval
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch

@@ -10,10 +10,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.audit.verdict.interval import mean_interval
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.interval import mean_interval
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe

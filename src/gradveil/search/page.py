@@ -9,8 +9,8 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gradveil.audit.verdict.interval import mean_interval
 from gradveil.core.files import private_files, write_whole
+from gradveil.core.interval import mean_interval
 from gradveil.experiment.record import Record
 from gradveil.report.bars import Bars
 from gradveil.report.charts import Chart, Series

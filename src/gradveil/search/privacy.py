@@ -10,8 +10,8 @@ from typing import Literal, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gradveil.audit.verdict.interval import Interval, mean_interval
 from gradveil.core.errors import ConfigError
+from gradveil.core.interval import Interval, mean_interval
 from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms.draw import Draw
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from scipy.special import stdtrit
 
-from gradveil.audit.verdict.interval import mean_interval, rate_interval
+from gradveil.core.interval import mean_interval, rate_interval
 
 LEVEL = 0.95
 

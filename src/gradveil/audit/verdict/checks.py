@@ -9,9 +9,9 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult
-from gradveil.audit.verdict.interval import rate_interval
 from gradveil.audit.verdict.leak import Baselines
 from gradveil.audit.verdict.negative_control import beyond_chance
+from gradveil.core.interval import rate_interval
 from gradveil.experiment.record import Record
 
 POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak or be identified

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from gradveil.audit.verdict.interval import Interval, mean_interval, rate_interval
 from gradveil.audit.verdict.leak import Baselines
+from gradveil.core.interval import Interval, mean_interval, rate_interval
 from gradveil.experiment.record import Record
 
 RATES = "retrieval"  # as names of metrics begin that are 0 or 1

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradveil.audit.results import Run
-from gradveil.audit.verdict.interval import Interval, at_least, rate_interval
 from gradveil.audit.verdict.leak import NEGATIVE, Baselines
 from gradveil.audit.verdict.negative_control import beyond_chance
+from gradveil.core.interval import Interval, at_least, rate_interval
 from gradveil.experiment.record import Record
 
 FIRST = "retrieval"

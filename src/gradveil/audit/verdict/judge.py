@@ -10,11 +10,11 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
 from gradveil.audit.verdict.conditions import under
 from gradveil.audit.verdict.estimate import CellResult, cells_of
-from gradveil.audit.verdict.interval import supports
 from gradveil.audit.verdict.leak import MARGIN, Baselines
 from gradveil.audit.verdict.missing import missing
 from gradveil.audit.verdict.run_flags import doubts
 from gradveil.audit.verdict.tally import Tally, tallies
+from gradveil.core.interval import supports
 from gradveil.experiment.record import NOT_REPLAYED
 
 Word = Literal["leaks", "no leak found", "inconclusive", "not evaluated"]

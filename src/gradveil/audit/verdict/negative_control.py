@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from gradveil.audit.verdict.interval import at_least
+from gradveil.core.interval import at_least
 from gradveil.experiment.record import Record
 
 RARE = 0.01  # how often guessing may be taken for more than guessing, over all scenarios

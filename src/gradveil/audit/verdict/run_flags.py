@@ -9,14 +9,14 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import Convergence, by_picture, negative
 from gradveil.audit.verdict.estimate import scores_of
 from gradveil.audit.verdict.identify import FIRST
-from gradveil.audit.verdict.interval import mean_interval
 from gradveil.audit.verdict.leak import NEGATIVE, Baselines
 from gradveil.audit.verdict.tally import Tally
+from gradveil.core.interval import mean_interval
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
 
 LARGE_GALLERY = 1000
-ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.audit.verdict.interval says by how much)
+ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.core.interval says by how much)
 
 
 def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], baselines: Baselines) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
 from gradveil.audit.verdict.estimate import Estimate, estimate, worst_per_picture
 from gradveil.audit.verdict.identify import FIRST, Search, searches, spoiled
-from gradveil.audit.verdict.interval import Interval, at_least, at_most, rate_interval
 from gradveil.audit.verdict.leak import Baselines
+from gradveil.core.interval import Interval, at_least, at_most, rate_interval
 from gradveil.experiment.record import Record
 
 
