@@ -14,7 +14,7 @@ from gradveil.core.types import Batch
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 from gradveil.dp.audited_round import DELTA, account, round_accounts, uses_of
 
 PRIVATE = Batch(torch.arange(10.0).reshape(1, 10, 1, 1, 1), torch.zeros(1, 10, 1))

@@ -10,7 +10,7 @@ import pytest
 
 from gradveil.cli import main
 from gradveil.core.errors import ConfigError
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 
 SMALL = ["train", "--data-option", "limit=24", "--rounds", "1", "--clients", "2", "--batch-size", "8", "--model", "mlp"]
 

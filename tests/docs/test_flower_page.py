@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from blocks import ROOT, blocks, execute
 
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 
 PAGE = ROOT / "docs/flower.md"
 

@@ -23,7 +23,7 @@ from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import Stack
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 from gradveil.dp.budget import DELTA, Budget, budget_of
 from gradveil.dp.exposure import Exposure, worst_candidates
 from gradveil.train.client import pictures_of

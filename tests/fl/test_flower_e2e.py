@@ -28,7 +28,7 @@ from gradveil import capture, data
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch
 from gradveil.flower.curious_server import read_rounds
-from gradveil.flower.server_app import FlowerServer
+from gradveil.flower.server import FlowerServer
 from gradveil.flower.server_files import ServerFiles
 from gradveil.flower.simulation import Job
 from gradveil.flower.train import QUIET, START
@@ -152,7 +152,7 @@ def undisturbed(federation: Federation, folder: Path) -> dict[str, torch.Tensor]
         own = shares[federation.names.index(client)]
         return Batch(digits().images[own], digits().labels[own])
 
-    app = gradveil.flower.client_app(model, of, federation, seed=federation.seed)
+    app = gradveil.flower.client(model, of, federation, seed=federation.seed)
     nodes = Nodes({k: (lambda m, k=k: app(m, context(k, k))) for k in range(federation.clients)})
     FlowerServer(model=model, federation=federation, folder=folder, shape=(1, 16, 16), classes=10).main(
         nodes, context()

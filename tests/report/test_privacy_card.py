@@ -11,7 +11,7 @@ from synthetic import run_of, trial
 from gradveil.audit.audit import run
 from gradveil.audit.results import read_run
 from gradveil.config import build, load
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 from gradveil.report.build import render
 from gradveil.report.redact import redacted
 

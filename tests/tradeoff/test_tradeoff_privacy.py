@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tradeoff_fakes import tiny
 
-from gradveil.dp import accountant as epsilon
+from gradveil.dp import epsilon
 from gradveil.tradeoff.study import prepared
 from gradveil.tradeoff.training import Trainer, Training, record_of
 

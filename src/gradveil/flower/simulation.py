@@ -88,8 +88,8 @@ def simulate(where: Path) -> None:
     """Flower's own simulation of the job, on as many workers as there are cores or clients."""
     from flwr.simulation import run_simulation
 
-    from gradveil.flower.client_app import client_app
-    from gradveil.flower.server_app import server_app
+    from gradveil.flower.client import client_app
+    from gradveil.flower.server import server_app
 
     job = Job.read(where)
     model = partial(MODELS[job.model], **_as_tuples(job.options))

@@ -17,7 +17,7 @@ from gradveil.core.files import private_files
 from gradveil.core.types import Batch
 from gradveil.defenses.from_text import defense_from
 from gradveil.flower.arrays import record_of, tensors_of
-from gradveil.flower.client_app import MakeModel
+from gradveil.flower.client import MakeModel
 from gradveil.flower.curious_server import CuriousServer
 from gradveil.flower.round_capture import Protocol
 from gradveil.flower.server_files import ServerFiles
