@@ -390,7 +390,7 @@ def test_a_defense_does_not_write_into_the_update(name: str) -> None:
 @each_defense
 def test_repr_rebuilds_a_defense(name: str) -> None:
     names: dict[str, Any] = {}
-    for module in pkgutil.iter_modules(gradveil.defenses.__path__, "gradveil.defenses."):
+    for module in pkgutil.walk_packages(gradveil.defenses.__path__, "gradveil.defenses."):
         names |= vars(importlib.import_module(module.name))
     for options in (DEFENSE_ROWS[name].options, DEFENSE_ROWS[name].idle):
         defense = DEFENSES[name](**options)

@@ -156,7 +156,9 @@ def test_a_clock_that_jumps_gives_no_negative_time(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(time, "time", lambda: real() + 86_400 * next(days))
     noon = datetime(2025, 3, 30, 12, tzinfo=UTC)
     for module in ("folder", "provenance"):
-        monkeypatch.setattr(f"gradveil.{module}.now", lambda: (noon + timedelta(days=next(days))).isoformat())
+        monkeypatch.setattr(
+            f"gradveil.experiment.{module}.now", lambda: (noon + timedelta(days=next(days))).isoformat()
+        )
     with (tmp_path / "log").open("w") as log:
         run(audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0))
         run(audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0))

@@ -166,7 +166,7 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one_whole(
     for name in ("open", "fsync", "replace"):
         for number in (errno.ENOSPC, errno.EIO, errno.EINTR):
             with monkeypatch.context() as patch:
-                where = "gradveil.experiment.folder" if name == "open" else "os"
+                where = "gradveil.core.files" if name == "open" else "os"
                 patch.setattr(f"{where}.{name}", raising(number), raising=False)
                 assert failed("report", str(whole))
             assert (whole / "report.html").read_bytes() == before

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit import audit
 from gradveil.audit import validate as precheck
-from gradveil.audit.audit import audit
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed

@@ -8,12 +8,12 @@ from typing import Any
 
 _FLOWER = {
     "CuriousServer": "curious_server",
-    "FlowerServer": "server_app",
+    "FlowerServer": "server",
     "Protocol": "round_capture",
-    "client_app": "client_app",
+    "client_app": "client",
     "local_update": "defended_round",
     "refuse_planted": "check_mod",
-    "server_app": "server_app",
+    "server_app": "server",
     "veil": "defense_mod",
     "veiled": "defended_round",
 }

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 from torch import nn
 
 from gradveil.core.defense import Defense
@@ -18,7 +19,6 @@ from gradveil.train.client import pictures_of
 from gradveil.train.federated import train
 from gradveil.train.partition import partition
 from gradveil.train.settings import Federation
-from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)
 

@@ -6,7 +6,7 @@ import pytest
 
 from gradveil.audit.flags import FLAGS, as_markdown
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "flags.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "flags.md"
 
 
 @pytest.mark.parametrize("name", FLAGS)

@@ -152,7 +152,7 @@ def undisturbed(federation: Federation, folder: Path) -> dict[str, torch.Tensor]
         own = shares[federation.names.index(client)]
         return Batch(digits().images[own], digits().labels[own])
 
-    app = gradveil.flower.client(model, of, federation, seed=federation.seed)
+    app = gradveil.flower.client_app(model, of, federation, seed=federation.seed)
     nodes = Nodes({k: (lambda m, k=k: app(m, context(k, k))) for k in range(federation.clients)})
     FlowerServer(model=model, federation=federation, folder=folder, shape=(1, 16, 16), classes=10).main(
         nodes, context()

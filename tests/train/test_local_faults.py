@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 from torch import Generator
 
 from gradveil.core.defense import Defense
@@ -24,7 +25,6 @@ from gradveil.train.client import Reply
 from gradveil.train.federated import train
 from gradveil.train.result import RoundResult
 from gradveil.train.settings import Federation
-from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)
 FEDERATION = Federation(clients=4, per_round=3, rounds=8, batch_size=4, momentum=0.9, batchnorm="batch-shared")

@@ -58,7 +58,7 @@ def data_of(federation: Federation) -> Callable[[str], Batch]:
 
 def nodes_of(federation: Federation, defense: str = "none", seed: int | None = 0) -> Nodes:
     """Every node with an app and a state of its own; node ids have another order than clients."""
-    app = gradveil.flower.client(net, data_of(federation), federation, defense, seed=seed)
+    app = gradveil.flower.client_app(net, data_of(federation), federation, defense, seed=seed)
     contexts = {900 - k: context(k, 900 - k) for k in range(federation.clients)}
 
     def answer(node: int) -> Callable[[Message], Message]:
@@ -214,7 +214,7 @@ def test_what_is_captured_is_what_the_client_trained(tmp_path: Path) -> None:
         torch.manual_seed(0)
         return nn.Sequential(nn.Flatten(), nn.Linear(64, CLASSES))
 
-    app = gradveil.flower.client(linear, data_of(federation), federation, seed=0)
+    app = gradveil.flower.client_app(linear, data_of(federation), federation, seed=0)
     nodes = Nodes({900 - k: (lambda m, k=k: app(m, context(k))) for k in range(COUNT)})
     served(tmp_path, federation, model=linear).main(nodes, context())  # type: ignore[arg-type]
     seen = capture.load(tmp_path / "round-0001.safetensors")
