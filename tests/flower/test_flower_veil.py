@@ -216,7 +216,8 @@ def test_what_cannot_be_built_is_said_when_the_app_starts(text: str) -> None:
 
 def test_importing_the_package_does_not_import_flower() -> None:
     code = (
-        "import sys, gradveil.flower; assert 'flwr' not in sys.modules; sys.modules['flwr'] = None; gradveil.flower.veil"
+        "import sys, gradveil.flower; assert 'flwr' not in sys.modules; sys.modules['flwr'] = None; "
+        "gradveil.flower.veil"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert "install gradveil[flower]" in done.stderr

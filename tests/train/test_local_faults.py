@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
+from local_scenes import far, normalized_model, pictures, plain_model
 from torch import Generator
 
 from gradveil.core.defense import Defense

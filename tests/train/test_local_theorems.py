@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.fl.local_scenes import far, normalized_model, pictures, plain_model
+from local_scenes import far, normalized_model, pictures, plain_model
 from torch import nn
 
 from gradveil.core.defense import Defense

@@ -21,7 +21,7 @@ ROUND = "server-round"
 
 
 class Agreed(Strategy):
-    """The same rounds as `gradveil.train.server_rounds`, up to float32 on the wire: replies are weights, not updates."""
+    """The rounds of `gradveil.train.server_rounds`, up to float32 on the wire: replies are weights, not updates."""
 
     weighted_by_key = EXAMPLES
 

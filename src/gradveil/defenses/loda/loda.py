@@ -1,8 +1,8 @@
 """Learning to Obscure Data (Wan et al., 2022): clients train on pictures with the features of theirs and other pixels.
 
 An encoding starts at a public picture and goes where the features of a public network are those of the private picture
-and the pixels are not (equation 4, `gradveil.defenses.loda.obscure`). Pixels are in units of the network's normalization,
-which the paper leaves open (docs/decisions/0016-loda-reading.md). Differs: the start is chosen by the picture's hash
+and the pixels are not (equation 4, `obscure`). Pixels are in units of the network's normalization, which the paper
+ leaves open (docs/decisions/0016-loda-reading.md). Differs: the start is chosen by the picture's hash
 instead of drawn, so that one picture has one encoding, and it is moved a little, so that no two pictures share one.
 The update is that of the encodings, and an attacker who knows the defense has no surrogate to run: it inverts the
 update first and the encoding then, as `loda-inverse` does.
