@@ -167,7 +167,7 @@ def test_another_config_data_or_model_is_refused_by_name(tmp_path: Path) -> None
     first = audit({"a": Noise()})
     run(first, tmp_path / "run")
     before = tree(tmp_path)
-    with pytest.raises(ConfigError, match=r"seed is 0 there, 1 here.*choose another --out"):
+    with pytest.raises(ConfigError, match=r"seed is 0 there, 1 here.*choose another `folder`"):
         run(audit({"a": Noise()}, seed=1), tmp_path / "run")
     with pytest.raises(ConfigError, match=r"attack\.b is absent there"):
         run(audit({"a": Noise(), "b": Noise()}), tmp_path / "run")

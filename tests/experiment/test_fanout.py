@@ -52,8 +52,8 @@ def test_a_process_that_dies_again_and_again_is_given_up() -> None:
 @pytest.mark.parametrize(
     ("fanout", "device", "said"),
     [
-        (Fanout(workers=-1), "cpu", "--workers: must be 0 or more"),
-        (Fanout(workers=2, ray="auto"), "cpu", "leave out --workers or --ray"),
+        (Fanout(workers=-1), "cpu", "workers: must be 0 or more"),
+        (Fanout(workers=2, ray="auto"), "cpu", "leave out `workers` or `ray`"),
         (Fanout(workers=2), "cuda", "cannot be shared"),
     ],
 )

@@ -131,7 +131,7 @@ def build(classes):
 
 def test_ray_and_workers_exclude_each_other(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
-    with pytest.raises(ConfigError, match="leave out --workers or --ray"):
+    with pytest.raises(ConfigError, match="leave out `workers` or `ray`"):
         run(audit({"a": Noise()}), tmp_path / "run", Compute(ray="local", workers=2))
     assert not (tmp_path / "run").exists()
 

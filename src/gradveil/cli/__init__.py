@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gradveil.cli._errors import in_options, options_of
 from gradveil.cli.audit import audit
 from gradveil.cli.bench import bench
 from gradveil.cli.capture import capture
@@ -105,7 +106,7 @@ def _code(arguments: Sequence[str] | None) -> int:
     try:
         code = app(args=None if arguments is None else list(arguments), prog_name="gradveil", standalone_mode=False)
     except GradveilError as error:
-        _tell(str(error))
+        _tell(in_options(error, options_of(app, sys.argv[1:] if arguments is None else list(arguments))))
         return error.exit_code
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED

@@ -16,7 +16,7 @@ from gradveil.config.build import slug
 from gradveil.core import toml
 from gradveil.core.choice import parse_pairs
 from gradveil.core.compute import Compute
-from gradveil.core.errors import ConfigError, LockedError
+from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import sha256
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import JOURNAL, REPORT
@@ -54,8 +54,6 @@ def run_and_tell(asked: Search, folder: Path, out: Path, compute: Compute, ray: 
     check_file(out, folder, asked)
     try:
         outcome = search(asked, folder, compute, progress.for_stream(quiet), ray)
-    except (ConfigError, LockedError) as error:  # a folder of ours has another name here
-        raise type(error)(str(error).replace("choose another --out", "choose another --folder")) from error
     except KeyboardInterrupt:
         kept = len(journal.read(folder / JOURNAL))
         print(f"interrupted: {kept} results are kept, go on with --folder {folder}", file=sys.stderr)

@@ -1,4 +1,11 @@
-"""Errors that a user can mend. Each says what was expected, what came, and what to do."""
+"""Errors that a user can mend. Each says what was expected, what came, and what to do.
+
+The library speaks of its own names: `key` is the parameter or setting at fault, `` `name` `` or
+`` `name = value` `` in a message is another one. The command line writes both as its options, see `gradveil.cli._errors`.
+
+>>> str(ConfigError("a Ray cluster has workers of its own, leave out `workers` or `ray`", key="workers"))
+'workers: a Ray cluster has workers of its own, leave out `workers` or `ray`'
+"""
 
 from __future__ import annotations
 
@@ -10,6 +17,10 @@ class GradveilError(Exception):
     """Bad input: the command line prints it as one line and exits with `exit_code`."""
 
     exit_code = 2
+
+    def __init__(self, message: str = "", *, key: str = "") -> None:
+        super().__init__(f"{key}: {message}" if key else message)
+        self.message, self.key = message, key
 
 
 class ConfigError(GradveilError):
@@ -45,4 +56,4 @@ def unknown(kind: str, name: str, known: Iterable[str], where: str = "") -> Conf
     known = sorted(known)
     near = get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"
-    return ConfigError(f"{where or kind}: unknown name {name!r}, {hint}: {', '.join(known)}")
+    return ConfigError(f"unknown name {name!r}, {hint}: {', '.join(known)}", key=where or kind)

@@ -61,7 +61,7 @@ class RunFolder:
     def check(self, config: str, provenance: Mapping[str, Any]) -> None:
         """Refuse a folder that is not ours, or that holds another run."""
         if self.path.is_symlink() or (self.path.exists() and not self.path.is_dir()):
-            raise ConfigError(f"{self.path}: not a folder, choose another --out")
+            raise ConfigError(f"{self.path}: not a folder, choose another `folder`")
         if not self.path.exists():
             return
         self._check_contents()
@@ -88,7 +88,7 @@ class RunFolder:
         strange = names - ours
         begun = self.journal.exists() and self.journal.stat().st_size
         if strange or (begun and not (self.path / CONFIG).exists()):
-            raise ConfigError(f"{self.path}: exists and is not the folder of a run, choose another --out")
+            raise ConfigError(f"{self.path}: exists and is not the folder of a run, choose another `folder`")
         if begun and not (self.path / PROVENANCE).exists():
             raise ConfigError(f"{self.path / PROVENANCE}: is missing, restore the file")
 
@@ -96,7 +96,7 @@ class RunFolder:
         if differing:
             more = f" and {len(differing) - TELLING} more" if len(differing) > TELLING else ""
             told = "; ".join(differing[:TELLING]) + more
-            raise ConfigError(f"{self.path}: holds another run ({told}), choose another --out")
+            raise ConfigError(f"{self.path}: holds another run ({told}), choose another `folder`")
 
     def stored(self) -> dict[str, Any]:
         """The provenance that is there already, byte for byte as it was written."""
@@ -135,7 +135,7 @@ class RunFolder:
         except OSError as error:
             if error.errno in FULL:
                 raise
-            raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another --out") from error
+            raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another `folder`") from error
 
     def prepare(self, config: str, provenance: Mapping[str, Any]) -> None:
         """Write config and provenance; a run that goes on keeps its first provenance and notes the return."""

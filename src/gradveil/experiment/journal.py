@@ -113,7 +113,7 @@ class Journal:
         try:
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            raise LockedError(f"{path}: another run is writing here, wait for it or choose another --out") from error
+            raise LockedError(f"{path}: another run is writing here, wait for it or choose another `folder`") from error
 
     def append(self, record: Record) -> None:
         self.extend([record])

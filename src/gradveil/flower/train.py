@@ -99,7 +99,7 @@ def refuse_other(path: Path, told: Mapping[str, Any]) -> None:
     if not path.is_file():
         write_whole(path, json.dumps(here, indent=2).encode())
     elif other := differences(json.loads(path.read_text(encoding="utf-8")), here):
-        raise ConfigError(f"{path.parent}: holds another run ({'; '.join(other[:TELLING])}), choose another --out")
+        raise ConfigError(f"{path.parent}: holds another run ({'; '.join(other[:TELLING])}), choose another `folder`")
 
 
 def checked(model_name: str, federation: Federation, defense_text: str) -> Defense:
@@ -120,7 +120,7 @@ def _run(command: list[str], log: Path) -> None:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the child holds it too, as long as it lives
         except BlockingIOError as error:
-            raise LockedError(f"{log.parent}: another run is writing to it, wait or choose another --out") from error
+            raise LockedError(f"{log.parent}: another run is writing to it, wait or choose another `folder`") from error
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=os.environ | QUIET, start_new_session=True
         )

@@ -119,7 +119,7 @@ def _as_json(manifest: Mapping[str, Any]) -> bytes:
 def _still_whole(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     archive = folder / ARCHIVE
     if not archive.is_file() or archive.stat().st_size != manifest["bytes"]:
-        raise ConfigError(f"{archive}: is not as the manifest says, restore it or choose another --out")
+        raise ConfigError(f"{archive}: is not as the manifest says, restore it or choose another `folder`")
     _clear(folder)
     return manifest
 

@@ -104,10 +104,10 @@ def check_defenses(study: Study, candidates: Sequence[Candidate], material: Mate
 
 def _check_folder(folder: Path) -> None:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(f"{folder}: not a folder, choose another --out")
+        raise ConfigError(f"{folder}: not a folder, choose another `folder`")
     there = {path.name.removesuffix(".part") for path in folder.iterdir()} if folder.exists() else set()
     if there - OURS or (there and STUDY not in there):
-        raise ConfigError(f"{folder}: exists and is not the folder of a study, choose another --out")
+        raise ConfigError(f"{folder}: exists and is not the folder of a study, choose another `folder`")
 
 
 def _origin(

@@ -42,7 +42,7 @@ class TrainingFolder(RunFolder):
         names = {p.name.removesuffix(".part") for p in self.path.iterdir() if not p.name.startswith(".")}
         begun = names and not (self.path / CONFIG).exists()
         if names - ours or begun:
-            raise ConfigError(f"{self.path}: exists and is not the folder of a training run, choose another --out")
+            raise ConfigError(f"{self.path}: exists and is not the folder of a training run, choose another `folder`")
 
     def create(self) -> None:
         try:
@@ -50,7 +50,7 @@ class TrainingFolder(RunFolder):
         except OSError as error:
             if error.errno in FULL:
                 raise
-            raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another --out") from error
+            raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another `folder`") from error
 
     def checkpoint(self, round: int) -> Path:
         return self.path / CHECKPOINTS / f"round-{round:06d}.safetensors"

@@ -68,13 +68,13 @@ class Fanout:
     def check(self, device: str) -> None:
         """What cannot work here, said before anything is computed."""
         if self.workers < 0:
-            raise ConfigError(f"--workers: must be 0 or more, got {self.workers}")
+            raise ConfigError(f"must be 0 or more, got {self.workers}", key="workers")
         if self.workers and self.ray:
-            raise ConfigError("--workers: a Ray cluster has workers of its own, leave out --workers or --ray")
+            raise ConfigError("a Ray cluster has workers of its own, leave out `workers` or `ray`", key="workers")
         if self.workers and (device != "cpu" or torch.cuda.is_initialized()):
-            raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
+            raise ConfigError("a GPU cannot be shared by processes, use `device = cpu` or leave it out", key="workers")
         if self.ray and find_spec("ray") is None:
-            raise ConfigError("--ray: the package ray is not installed, install gradveil[ray] or leave it out")
+            raise ConfigError("the package ray is not installed, install gradveil[ray] or leave it out", key="ray")
 
 
 @contextmanager
@@ -166,7 +166,7 @@ def _cluster(address: str) -> Iterator[Any]:
         try:
             ray.init(**quiet, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, OSError, TimeoutError) as error:
-            raise ConfigError(f"--ray: no cluster at {address}, {' '.join(str(error).split())[:200]}") from error
+            raise ConfigError(f"no cluster at {address}, {' '.join(str(error).split())[:200]}", key="ray") from error
     try:
         yield ray
     finally:
