@@ -1,7 +1,7 @@
 """Errors that a user can mend. Each says what was expected, what came, and what to do.
 
 The library speaks of its own names: `key` is the parameter or setting at fault, `` `name` `` or
-`` `name = value` `` in a message is another one. The command line writes both as its options, see `gradveil.cli._errors`.
+`` `name = value` `` in a message is another one. The command line writes both as options: `gradveil.cli._errors`.
 
 >>> str(ConfigError("a Ray cluster has workers of its own, leave out `workers` or `ray`", key="workers"))
 'workers: a Ray cluster has workers of its own, leave out `workers` or `ray`'
