@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
@@ -89,11 +88,10 @@ def table(kind: str) -> dict[str, Callable[..., Any]]:
 
 def row(name: str, factory: Callable[..., Any], hidden: tuple[str, ...]) -> dict[str, Any]:
     from gradveil.core.check import options_of
+    from gradveil.core.preset import paper_of, summary_of
 
-    paper = getattr(sys.modules[factory.__module__], "PAPER", "")
-    summary = (inspect.getdoc(factory) or "").partition("\n")[0]
     options = {key: plain(p.default) for key, p in options_of(factory).items() if key not in hidden}
-    return {"name": name, "paper": str(paper), "summary": summary, "options": options}
+    return {"name": name, "paper": str(paper_of(factory) or ""), "summary": summary_of(factory), "options": options}
 
 
 def plain(default: Any) -> Any:

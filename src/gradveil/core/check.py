@@ -156,6 +156,12 @@ def options_of(factory: Callable[..., Any]) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in inspect.signature(factory).parameters.items() if p.kind in named}
 
 
+def hints_of(factory: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of its parameters; a preset has those of its factory."""
+    built_by = inspect.unwrap(factory)
+    return get_type_hints(built_by.__init__ if inspect.isclass(built_by) else built_by)
+
+
 def check_options(
     factory: Callable[..., Any], options: Mapping[str, Any], where: Where, prefix: str, given: tuple[str, ...] = ()
 ) -> dict[str, Any]:
@@ -164,7 +170,7 @@ def check_options(
     for key in options:
         if key not in known:
             raise unknown_key(key, known, where(prefix + key))
-    hints = get_type_hints(factory.__init__ if inspect.isclass(factory) else factory)
+    hints = hints_of(factory)
     checked = {key: check(value, hints.get(key, Any), where(prefix + key)) for key, value in options.items()}
     for key, value in checked.items():
         if value == () and options_of(factory)[key].default != ():
