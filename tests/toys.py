@@ -42,6 +42,7 @@ class Noise(Attack):
             found=torch.ones(images.shape[:2], dtype=torch.bool),
             loss=torch.tensor([self.loss(name) for name in seen.names]),
             backend="toy",
+            fell_back=True,
             converged=torch.tensor([name != "c0001" for name in seen.names]),
             notes=("sweep cannot run this: toy",),
         )

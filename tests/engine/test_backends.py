@@ -256,6 +256,7 @@ def test_what_needs_autograd_runs_on_vmap_and_equals_loop(scenario: Scenario) ->
     assert got.backend == "vmap"
     assert len(got.notes) == 1
     assert got.notes[0].startswith("sweep cannot run this")
+    assert got.fell_back
     assert (got.images - attacked(seen, "loop", steps=8)).abs().max() < 1e-9
 
 
@@ -267,7 +268,7 @@ def test_a_model_beyond_the_sweep_falls_back_to_vmap_with_a_note(name: str) -> N
     build, why = HANDED_TO_VMAP[name]
     seen = view(made(build), 2)
     got = invertgrad(steps=3, tv=1e-2).reconstruct(seen, Seed(0))
-    assert got.backend == "vmap"
+    assert (got.backend, got.fell_back) == ("vmap", True)
     assert len(got.notes) == 1
     assert "sweep cannot run this" in got.notes[0]
     assert why in got.notes[0]
@@ -279,7 +280,7 @@ def test_a_model_beyond_the_sweep_falls_back_to_vmap_with_a_note(name: str) -> N
 def test_a_model_that_looks_at_its_numbers_falls_back_to_the_loop_with_notes() -> None:
     seen = view(made(Branches), 2)
     got = invertgrad(steps=3, tv=1e-2).reconstruct(seen, Seed(0))
-    assert got.backend == "loop"
+    assert (got.backend, got.fell_back) == ("loop", True)
     assert [note.partition(":")[0] for note in got.notes] == ["sweep cannot run this", "vmap cannot run this"]
     assert got.images.isfinite().all()
     with pytest.raises(ConfigError, match="--backend sweep"):

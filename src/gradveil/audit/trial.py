@@ -238,6 +238,6 @@ def _flags(attempt: Attempt, client: int, example: int) -> tuple[str, ...]:
     raised = {
         "not-better-than-blank": attempt.over_blank is not None and bool(attempt.over_blank[client, example] <= 0),
         "did-not-converge": got.converged is not None and not got.converged[client],
-        "fallback-backend": any("cannot run this" in note for note in got.notes),
+        "fallback-backend": got.fell_back,
     }
     return (*(name for name, is_raised in raised.items() if is_raised), *_standing_flags(cell, client))

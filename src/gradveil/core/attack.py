@@ -23,7 +23,8 @@ class Reconstruction:
     found: Bool[Tensor, "client example"]  # an active attack may find fewer than were sent
     loss: Float[Tensor, " client"]  # what the attacker sees; not finite means the trial failed
     backend: str = "closed form"
-    notes: tuple[str, ...] = ()  # said by the engine, for instance why a faster back end could not run
+    fell_back: bool = False  # whether a faster back end could not run; a note says why
+    notes: tuple[str, ...] = ()  # for the reader of the result
     converged: Bool[Tensor, " client"] | None = None  # None: the method has no notion of it
     broke: Float[Tensor, " client"] | None = None  # step at which the loss was no number any more, infinite if never
 

@@ -27,6 +27,7 @@ class Chosen:
     name: str
     graph: GraphModule | None = None
     notes: tuple[str, ...] = ()
+    fell_back: bool = False  # a faster one could not run
 
     def matcher(self, seen: Observation, distance: Distance) -> Matcher:
         if self.name == "priors":
@@ -55,8 +56,8 @@ def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
         note = f"sweep cannot run this: {why}"
     trouble = trouble_with_vmap(one)
     if trouble is None:
-        return Chosen("vmap", notes=(note,))
-    return Chosen("loop", notes=(note, f"vmap cannot run this: {trouble}"))
+        return Chosen("vmap", notes=(note,), fell_back=True)
+    return Chosen("loop", notes=(note, f"vmap cannot run this: {trouble}"), fell_back=True)
 
 
 def check_sweep(seen: Observation, distance: Distance) -> None:

@@ -177,6 +177,7 @@ class Inversion(Attack):
             found=torch.ones(images.shape[0], images.shape[2], dtype=torch.bool, device=images.device),
             loss=total[rows, chosen],
             backend=backend.name,
+            fell_back=backend.fell_back,
             notes=backend.notes,
             converged=converged[rows, chosen],
             broke=broke[rows, chosen],

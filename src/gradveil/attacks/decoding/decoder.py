@@ -101,6 +101,7 @@ class Decoder(Attack):
             found=torch.ones(len(decoded), len(decoded[0]), dtype=torch.bool, device=found.images.device),
             loss=found.loss,
             backend=found.backend,
+            fell_back=found.fell_back,
             notes=(*found.notes, *estimates, *_about_rounds(seen, granted)),
         )
         if flipped or not self.joint or self.leak == "encoding":
@@ -137,6 +138,7 @@ class Decoder(Attack):
             images=torch.stack([one.images for one in each]),
             loss=torch.stack([one.loss for one in each]),
             backend=each[0].backend,
+            fell_back=got.fell_back or any(one.fell_back for one in each),
             notes=tuple(dict.fromkeys(notes)),
         )
 

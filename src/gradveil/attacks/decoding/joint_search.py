@@ -42,6 +42,7 @@ class Searched:
     images: Tensor  # [picture, channel, height, width]
     loss: Tensor
     backend: str
+    fell_back: bool
     notes: tuple[str, ...]
 
 
@@ -61,4 +62,4 @@ def searched(
         descent = Descent(Objective(matcher, space, priors), attack.optimizer, attack.steps, attack.stop)
         end = descent.run({"pixels": ((start - space.mean) / space.std).unsqueeze(0)}, eager)
     loss = end["total"].masked_fill(end["broke"].isfinite(), torch.nan)
-    return Searched(space.reveal(best_of(end))[0], loss[0], backend.name, backend.notes)
+    return Searched(space.reveal(best_of(end))[0], loss[0], backend.name, backend.fell_back, backend.notes)

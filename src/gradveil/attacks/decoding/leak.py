@@ -26,6 +26,7 @@ class Encodings:
     labels: Tensor  # [client, encoding, class]
     loss: Tensor  # [client]: of the inner attack, over the rounds
     backend: str = "closed form"
+    fell_back: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -77,6 +78,7 @@ def _joined(got: Reconstruction, rounds: int) -> Encodings:
         labels=by_client(got.labels).flatten(1, 2),
         loss=by_client(got.loss).mean(1),
         backend=got.backend,
+        fell_back=got.fell_back,
         notes=got.notes,
     )
 
