@@ -34,7 +34,7 @@ LONGEST_LINE = 5000  # letters: a path is at most 4,096
 
 app = typer.Typer(
     name="gradveil",
-    help="Audit what can be reconstructed from federated-learning updates, and choose the defense to deploy.",
+    help="Measure what can be reconstructed from federated-learning updates, and compare defenses.",
     epilog="[bold]Start with[/bold] gradveil audit [dim](the default audit: built-in photographs, no files)[/dim]",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -71,7 +71,7 @@ def show_version(asked: bool) -> None:
 @app.callback()
 def common(
     version: Annotated[
-        bool, typer.Option("--version", help="Print the version.", callback=show_version, is_eager=True)
+        bool, typer.Option("--version", help="Print the version and exit.", callback=show_version, is_eager=True)
     ] = False,
 ) -> None: ...
 

@@ -10,6 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradveil.cli._help import (
+    DATA_OPTION,
+    DEVICE,
+    DEVICE_FORM,
+    MODEL,
+    MODEL_FORM,
+    NORMALIZATION,
+    PAIR_FORM,
+    PICTURES,
+    PICTURES_FORM,
+    QUIET,
+    RAY,
+    SEED,
+)
+
 if TYPE_CHECKING:
     from gradveil.config import AuditConfig
 
@@ -30,72 +45,164 @@ HOW, OUT = option("How it is computed"), option("What comes out")
 
 
 def audit(
-    config: Annotated[Path | None, typer.Argument(metavar="AUDIT.toml", help="A config; options go over it.")] = None,
-    model: Annotated[str | None, WHAT("A name, or path/to/file.py:factory (default lenet).")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="AUDIT.toml", help="Settings in a TOML file; options on the command line override them."
+        ),
+    ] = None,
+    model: Annotated[str | None, WHAT(f"Model to audit: {MODEL} (default lenet).", metavar=MODEL_FORM)] = None,
     weights: Annotated[
-        str | None, WHAT("A .safetensors file; without it the model is untrained.", metavar="FILE")
+        str | None,
+        WHAT("Weights of the model, a .safetensors file (default: random weights, untrained).", metavar="FILE"),
     ] = None,
     allow_pickle: Annotated[
-        bool, WHAT("Read the tensors of a pickled --weights file, in a process of its own.", "--allow-pickle")
+        bool,
+        WHAT("Also accept --weights in a pickle file. A separate process reads it, tensors only.", "--allow-pickle"),
     ] = False,
-    data: Annotated[str | None, WHAT("A name, a folder of class folders, .zip or .npz (default photos).")] = None,
+    data: Annotated[str | None, WHAT(f"Clients' pictures: {PICTURES} (default photos).", metavar=PICTURES_FORM)] = None,
     capture: Annotated[
         str | None,
-        WHAT("What real clients sent, see docs/captures.md; --data then holds their pictures.", metavar="FILE"),
+        WHAT(
+            "Audit updates that real clients sent, recorded in FILE (docs/captures.md). --data "
+            "then holds these clients' pictures.",
+            metavar="FILE",
+        ),
     ] = None,
     pictures: Annotated[
-        str | None, WHAT("Rows of --data that the captured clients hold, client after client.", metavar="N,...")
+        str | None,
+        WHAT(
+            "With --capture: the row numbers in --data of the clients' pictures, client after client.",
+            metavar="ROW,...",
+        ),
     ] = None,
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
-    defense: Annotated[list[str] | None, WHAT("A defense; may be repeated.", metavar=METHOD)] = None,
-    images: Annotated[int | None, WHAT("Clients to attack (default 8).")] = None,
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
+    defense: Annotated[
+        list[str] | None,
+        WHAT(
+            "Defense to audit (`gradveil list defenses`); repeatable (default: none, "
+            "gaussian:scale=0.01 and prune:ratio=0.9).",
+            metavar=METHOD,
+        ),
+    ] = None,
+    images: Annotated[
+        int | None, WHAT("Number of clients to attack, with --batch-size pictures each (default 8).")
+    ] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
-    local_steps: Annotated[int | None, WHAT("1 is FedSGD, more are FedAvg (default 1).")] = None,
-    rounds: Annotated[int | None, WHAT("Rounds of the same clients that the attacker may join up (default 1).")] = None,
+    local_steps: Annotated[
+        int | None, WHAT("Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).")
+    ] = None,
+    rounds: Annotated[
+        int | None, WHAT("Number of rounds of the same clients that the attacker combines (default 1).")
+    ] = None,
     also: Annotated[
-        list[str] | None, WHAT("Audit other values of a scenario key too; may be repeated.", metavar="KEY=V,...")
+        list[str] | None,
+        WHAT(
+            "Also audit other values of one scenario key, such as batch_size=4,16; repeatable.", metavar="KEY=VALUE,..."
+        ),
     ] = None,
     local_rate: Annotated[float | None, WHAT("Learning rate of the local steps (default 1).")] = None,
-    bn: Annotated[str | None, WHAT("How clients normalize (default eval).", metavar="eval|batch|batch-shared")] = None,
-    attack: Annotated[list[str] | None, WHO("An attack; may be repeated (default autoattack).", metavar=METHOD)] = None,
-    attacker: Annotated[
-        str | None, WHO("Who; only the last may change the model.", metavar="eavesdropper|curious|malicious")
+    bn: Annotated[str | None, WHAT(f"{NORMALIZATION} (default eval).", metavar="eval|batch|batch-shared")] = None,
+    attack: Annotated[
+        list[str] | None,
+        WHO("Attack to run (`gradveil list attacks`); repeatable (default autoattack).", metavar=METHOD),
     ] = None,
-    labels: Annotated[str | None, WHO("What the attacker knows of the labels.", metavar="known|inferred")] = None,
-    budget: Annotated[str | None, WHO("How hard attacks try.", metavar="quick|standard|thorough")] = None,
+    attacker: Annotated[
+        str | None,
+        WHO(
+            "The attacker's position. Only `malicious` may modify the model (default curious).",
+            metavar="eavesdropper|curious|malicious",
+        ),
+    ] = None,
+    labels: Annotated[
+        str | None,
+        WHO(
+            "Whether the attacker is given the labels or infers them from the update (default known).",
+            metavar="known|inferred",
+        ),
+    ] = None,
+    budget: Annotated[
+        str | None,
+        WHO(
+            "How many steps and restarts attacks use (default standard; quick if no model, data or attack is named).",
+            metavar="quick|standard|thorough",
+        ),
+    ] = None,
     convergence: Annotated[
         bool | None,
-        WHO("Run every attack with twice its steps too (default: unless quick).", "--convergence/--no-convergence"),
+        WHO(
+            "Also run every attack with twice its steps, to see whether it has converged "
+            "(default: yes, except with the quick budget).",
+            "--convergence/--no-convergence",
+        ),
     ] = None,
-    seed: Annotated[int | None, HOW("Same seed, same result (default 0).")] = None,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    precision: Annotated[str, HOW("tf32 is faster and rounds more.", metavar="float32|tf32|float64")] = "float32",
-    backend: Annotated[str, HOW("All give the same result (default auto).", metavar="auto|loop|vmap|sweep")] = "auto",
-    chunk: Annotated[int | None, HOW("Trials at once; measured if not given.")] = None,
-    workers: Annotated[int, HOW("Processes, one thread each (default 0: this process, all threads).")] = 0,
-    ray: Annotated[str, HOW("Use a Ray cluster: local is one of our own.", metavar="ADDRESS|auto|local")] = "",
+    seed: Annotated[int | None, HOW(SEED)] = None,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    precision: Annotated[
+        str,
+        HOW(
+            "Arithmetic of the attacks; tf32 is faster on a GPU and less exact (default float32).",
+            metavar="float32|tf32|float64",
+        ),
+    ] = "float32",
+    backend: Annotated[
+        str,
+        HOW(
+            "How gradients of many trials are computed. Results are equal, speed differs (default auto).",
+            metavar="auto|loop|vmap|sweep",
+        ),
+    ] = "auto",
+    chunk: Annotated[int | None, HOW("Number of trials to compute at once (default: measured at the start).")] = None,
+    workers: Annotated[
+        int, HOW("Number of processes, one thread each; 0 computes in this process with all threads (default 0).")
+    ] = 0,
+    ray: Annotated[str, HOW(RAY, metavar="ADDRESS|auto|local")] = "",
     limit: Annotated[
-        float | None, HOW("Seconds that a worker may take for a shard before it counts as hanging.", metavar="S")
+        float | None,
+        HOW("With --workers: seconds that a process may take for one shard before it is restarted.", metavar="SECONDS"),
     ] = None,
     metric: Annotated[
-        list[str] | None, OUT("A metric; may be repeated (default psnr, ssim, retrieval and top 5).", metavar=METHOD)
+        list[str] | None,
+        OUT(
+            "Metric to compute (`gradveil list metrics`); repeatable (default psnr, ssim, "
+            "retrieval and retrieval-top5).",
+            metavar=METHOD,
+        ),
     ] = None,
-    lpips_weights: Annotated[str | None, OUT("AlexNet's LPIPS weights, .npz or .safetensors.", metavar="FILE")] = None,
-    lpips_vgg_weights: Annotated[str | None, OUT("VGG16's, for lpips-vgg.", metavar="FILE")] = None,
+    lpips_weights: Annotated[
+        str | None, OUT("AlexNet's LPIPS weights, .npz or .safetensors; the metric lpips needs them.", metavar="FILE")
+    ] = None,
+    lpips_vgg_weights: Annotated[
+        str | None, OUT("VGG16's LPIPS weights, .npz or .safetensors; the metric lpips-vgg needs them.", metavar="FILE")
+    ] = None,
     tagger: Annotated[
-        str | None, OUT("EfficientNet-Lite0's weights or path/to/file.py:factory, for jaccard.", metavar="FILE")
+        str | None,
+        OUT(
+            "Network for the metrics jaccard and retrieval-features: EfficientNet-Lite0's "
+            "weights, or a Python file and a function in it.",
+            metavar="FILE|FILE.py:FACTORY",
+        ),
     ] = None,
-    gallery: Annotated[int | None, OUT("Pictures to find the original among, at most (default 1000).")] = None,
-    out: Annotated[Path | None, OUT("A new folder, or that of a run to go on with.", metavar="DIR")] = None,
+    gallery: Annotated[
+        int | None, OUT("Largest number of pictures among which retrieval looks for the original (default 1000).")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        OUT(
+            "Folder of the run; the folder of an interrupted run is continued (default runs/DATA-MODEL-TIME).",
+            metavar="DIR",
+        ),
+    ] = None,
     claim: Annotated[
-        float | None, OUT("Say whether 'at most this share leaks' is supported, 0.01 for 1 %.", metavar="SHARE")
+        float | None,
+        OUT("Test the claim that at most this share of such pictures leaks; 0.01 is 1 %.", metavar="SHARE"),
     ] = None,
-    strict: Annotated[bool, OUT("Exit with 3 if a verdict is inconclusive.", "--strict")] = False,
-    redact: Annotated[bool, OUT("No pictures, names or paths in the report.", "--redact")] = False,
+    strict: Annotated[bool, OUT("Exit with code 3 if a verdict is inconclusive or not evaluated.", "--strict")] = False,
+    redact: Annotated[bool, OUT("Leave pictures, names and paths out of the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Attack a model's updates under each defense, and report what was reconstructed.
+    """Attack the updates of a model's clients under each defense, and report what was reconstructed.
 
     [bold]Examples[/bold]
 
@@ -105,11 +212,11 @@ def audit(
 
     gradveil audit --model mine.py:build --attack invertgrad:steps=2400,restarts=4 --budget thorough --device cuda
 
-    gradveil audit --capture round-3.safetensors --data pictures/   [dim]what real clients sent[/dim]
+    gradveil audit --capture round-3.safetensors --data pictures/   [dim]updates of real clients[/dim]
 
-    gradveil audit audit.toml --out runs/again   [dim]the same command goes on where it stopped[/dim]
+    gradveil audit audit.toml --out runs/again   [dim]run the same command again to resume[/dim]
 
-    [dim]gradveil list attacks|defenses|metrics|models|data|transforms tells the names and their options.[/dim]
+    [dim]gradveil list attacks|defenses|metrics|models|data prints the names and their options.[/dim]
     """
     from gradveil.cli.options import check_claim, check_out, compute_of, config_of
     from gradveil.cli.run import Output, run_and_report

@@ -7,7 +7,11 @@ from typing import Annotated
 
 import typer
 
-bench = typer.Typer(help="Measure the engine on this machine.", no_args_is_help=True, rich_markup_mode="rich")
+from gradveil.cli._help import DEVICE_FORM
+
+bench = typer.Typer(
+    help="Measure the speed of the attack engine on this machine.", no_args_is_help=True, rich_markup_mode="rich"
+)
 
 
 @bench.callback()
@@ -16,14 +20,21 @@ def common() -> None: ...
 
 @bench.command()
 def engine(
-    model: Annotated[str, typer.Option(help="A model of `gradveil list models`.")] = "lenet",
-    images: Annotated[int, typer.Option(min=1, help="Victims at once.")] = 64,
-    steps: Annotated[int, typer.Option(min=1, help="Steps to time.")] = 20,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, tf32 or float64.")] = "float32",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    model: Annotated[str, typer.Option(help="Name of a model (`gradveil list models`).", metavar="NAME")] = "lenet",
+    images: Annotated[int, typer.Option(min=1, help="Number of victims to attack at once.")] = 64,
+    steps: Annotated[int, typer.Option(min=1, help="Number of attack steps to time.")] = 20,
+    device: Annotated[
+        str, typer.Option(help="Where to compute; auto takes a GPU if there is one.", metavar=DEVICE_FORM)
+    ] = "auto",
+    precision: Annotated[
+        str,
+        typer.Option(
+            help="Arithmetic of the attack; tf32 is faster on a GPU and less exact.", metavar="float32|tf32|float64"
+        ),
+    ] = "float32",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Time one step of the default attack, all victims at once against one at a time.
+    """Time one step of the default attack: all victims at once, compared with one at a time.
 
     [bold]Examples[/bold]
 

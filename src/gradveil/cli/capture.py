@@ -8,29 +8,34 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradveil.cli._help import MODEL_FORM
+
 if TYPE_CHECKING:
     from gradveil.capture import Capture
 
-capture = typer.Typer(help="Look at captured rounds: what real clients sent.", no_args_is_help=True)
+capture = typer.Typer(help="Inspect captured rounds: the updates of real clients.", no_args_is_help=True)
 
 
 @capture.callback()
 def commands() -> None:
-    """Look at captured rounds: what real clients sent."""
+    """Inspect captured rounds: the updates of real clients."""
 
 
 @capture.command("show")
 def show(
-    file: Annotated[Path, typer.Argument(help="A capture.", metavar="FILE", show_default=False)],
+    file: Annotated[Path, typer.Argument(help="A capture file.", metavar="FILE", show_default=False)],
     model: Annotated[
-        str, typer.Option("--model", help="The model, if the capture does not name one.", show_default=False)
+        str,
+        typer.Option(
+            "--model", help="The model, if the capture does not name it.", show_default=False, metavar=MODEL_FORM
+        ),
     ] = "",
     estimate: Annotated[
-        bool, typer.Option("--estimate", help="Work out local steps and rate from the updates; takes a search.")
+        bool, typer.Option("--estimate", help="Estimate local steps and learning rate from the updates, by a search.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
-    """Print what is in a capture: clients, training, model, hash, and what strikes about it.
+    """Print the contents of a capture: clients, training, model, hash, and warnings.
 
     [bold]Examples[/bold]
 

@@ -19,11 +19,19 @@ FILLED_IN = {  # by the audit itself, so nobody need give them
 
 
 def catalogue(
-    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Which table.", show_default=False)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: name, paper, summary and options.")] = False,
-    library: Annotated[str, typer.Option(help="Of which library the transforms, a name or a .toml file.")] = LIBRARY,
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Table to print.", show_default=False)],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON: name, paper, summary and options of each row.")
+    ] = False,
+    library: Annotated[
+        str,
+        typer.Option(
+            help="With transforms: the library to list, ats-code, ats-paper or a .toml file.", metavar="NAME|FILE.toml"
+        ),
+    ] = LIBRARY,
     pictures: Annotated[
-        Path | None, typer.Option(help="Also show every transform, on one .png.", metavar="FILE.png")
+        Path | None,
+        typer.Option(help="With transforms: also draw every transformation into this file.", metavar="FILE.png"),
     ] = None,
 ) -> None:
     """List attacks, defenses, metrics, models, data sets or transforms, with their options.

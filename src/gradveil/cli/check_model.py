@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradveil.cli._help import DATA_OPTION, MODEL, MODEL_FORM, PAIR_FORM, PICTURES_FORM
+
 if TYPE_CHECKING:
     from gradveil.inspection import Inspection
 
@@ -13,33 +15,51 @@ FOUND = 3  # exit code
 
 
 def check_model(
-    model: Annotated[str, typer.Argument(help="A name, or path/to/file.py:factory.", metavar="MODEL")],
+    model: Annotated[str, typer.Argument(help=f"Model that was received: {MODEL}.", metavar=MODEL_FORM)],
     weights: Annotated[
-        str | None, typer.Option(help="A .safetensors file; without it the model is untrained.", metavar="FILE")
+        str | None,
+        typer.Option(
+            help="Weights that were received, a .safetensors file (default: random weights, untrained).", metavar="FILE"
+        ),
     ] = None,
     reference: Annotated[
         str | None,
         typer.Option(
-            help="A previous or agreed checkpoint: a .safetensors file, a name or a factory.", metavar="MODEL"
+            help="Earlier or agreed model to compare with: a .safetensors file, a name, or a Python "
+            "file and a function in it.",
+            metavar="FILE|NAME|FILE.py:FACTORY",
         ),
     ] = None,
     reference_weights: Annotated[
-        str | None, typer.Option(help="Weights of a reference that is a name or a factory.", metavar="FILE")
+        str | None, typer.Option(help="Weights of --reference, if it is a name or a Python file.", metavar="FILE")
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Your own pictures: a name, a folder of class folders, .zip or .npz.")
+        str | None,
+        typer.Option(
+            help="Your own pictures, to measure activations: a name, a folder with one folder per "
+            "class, a .zip or an .npz file.",
+            metavar=PICTURES_FORM,
+        ),
     ] = None,
-    data_option: Annotated[
-        list[str] | None, typer.Option(help="An option of the data; may be repeated.", metavar="K=V")
-    ] = None,
-    classes: Annotated[int, typer.Option(help="Classes of the model, where no data tells.", min=1, max=100_000)] = 10,
-    shape: Annotated[str, typer.Option(help="Its pictures, where no data tells.", metavar="CxHxW")] = "3x32x32",
+    data_option: Annotated[list[str] | None, typer.Option(help=DATA_OPTION, metavar=PAIR_FORM)] = None,
+    classes: Annotated[
+        int, typer.Option(help="Number of classes of the model, if there is no --data.", min=1, max=100_000)
+    ] = 10,
+    shape: Annotated[
+        str,
+        typer.Option(help="Shape of its pictures, channels x height x width, if there is no --data.", metavar="CxHxW"),
+    ] = "3x32x32",
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read the tensors of pickled weights, in a process of its own.")
+        bool,
+        typer.Option(
+            "--allow-pickle", help="Also accept weights in a pickle file. A separate process reads it, tensors only."
+        ),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print every statistic as JSON.")] = False,
 ) -> None:
-    """Look for structure that a dishonest server plants, before training on its model. Exits with 3 if some is found.
+    """Look for structure that a dishonest server may have planted in a model, before you train on it.
+
+    Exit code 3: suspicious structure found. 0: none found (not a proof of absence).
 
     [bold]Examples[/bold]
 
@@ -47,7 +67,7 @@ def check_model(
 
     gradveil check-model received.py:make --weights received.safetensors --data pictures/ --reference last.safetensors
 
-    [dim]A model file is run, as by audit: check where it comes from first.[/dim]
+    [dim]A Python model file is executed. Check where it comes from first.[/dim]
     """
     from gradveil import data as data_sets
     from gradveil.core.choice import parse_pairs

@@ -7,28 +7,35 @@ from typing import Annotated
 
 import typer
 
+from gradveil.cli._help import DATA_OPTION, DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET, SEED
 from gradveil.cli.audit import METHOD, option
 
 WHAT, HOW, OUT = option("What is encoded"), option("How it is computed"), option("What comes out")
 LEARN = option("How it is trained")
-DATA = "A name, a folder of class folders, .zip or .npz."
 
 
 def protect(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=DATA, show_default=False)],
-    defense: Annotated[str, WHAT("What is done to every picture: ats or loda.", metavar=METHOD)],
-    out: Annotated[Path, OUT("A new folder, or one to go on with.", metavar="DIR")],
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
-    seed: Annotated[int, HOW("Of what is drawn; same seed, same result (default 0).")] = 0,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Pictures to encode: {PICTURES}.", show_default=False)],
+    defense: Annotated[
+        str, WHAT("Defense that encodes every picture: ats, loda or one of their presets.", metavar=METHOD)
+    ],
+    out: Annotated[Path, OUT("Folder to write to; the folder of an interrupted run is continued.", metavar="DIR")],
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
+    seed: Annotated[int, HOW(SEED)] = 0,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
     precision: Annotated[
-        str, HOW("tf32 is faster and rounds more; bf16, for loda, faster still.", metavar="float32|tf32|bf16")
+        str,
+        HOW(
+            "Arithmetic of the encoding; tf32 is faster on a GPU and less exact, bf16 (loda only)"
+            " more so (default float32).",
+            metavar="float32|tf32|bf16",
+        ),
     ] = "float32",
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Encode a data set picture by picture, before any training: DIR/encoded.npz, a manifest, a sheet.
+    """Encode a data set before training: write DIR/encoded.npz, a manifest and a sheet of samples.
 
-    Of data with a train and a test part the train part is taken, unless --data-option split=test.
+    If the data has a train and a test part, the train part is encoded (unless --data-option split=test).
 
     [bold]Examples[/bold]
 
@@ -38,7 +45,7 @@ def protect(
 
     gradveil protect pictures/ --defense loda-1:extractor=resnet18:extractor.safetensors,public=public/ --out encoded
 
-    gradveil audit --data encoded/encoded.npz   [dim]what the encodings leak of themselves[/dim]
+    gradveil audit --data encoded/encoded.npz   [dim]how much the encoded pictures leak[/dim]
     """
     from gradveil.cli.protect_run import compute_on, protect_and_tell, with_precision
 
@@ -47,18 +54,20 @@ def protect(
 
 
 def train_extractor(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Public pictures. {DATA}", show_default=False)],
-    out: Annotated[Path, OUT("The weights, with where they come from.", metavar="FILE.safetensors")],
-    model: Annotated[str, LEARN("A name (default resnet18).")] = "resnet18",
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
-    epochs: Annotated[int, LEARN("(default 30)")] = 30,
-    rate: Annotated[float, LEARN("The first learning rate (default 0.1).")] = 0.1,
-    batch_size: Annotated[int, LEARN("(default 128)")] = 128,
-    seed: Annotated[int, LEARN("Same seed, same weights (default 0).")] = 0,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Public pictures: {PICTURES}.", show_default=False)],
+    out: Annotated[Path, OUT("File to write the weights to, with their provenance.", metavar="FILE.safetensors")],
+    model: Annotated[
+        str, LEARN("Name of the model to train (`gradveil list models`; default resnet18).", metavar="NAME")
+    ] = "resnet18",
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
+    epochs: Annotated[int, LEARN("Passes over the pictures (default 30).")] = 30,
+    rate: Annotated[float, LEARN("Initial learning rate (default 0.1).")] = 0.1,
+    batch_size: Annotated[int, LEARN("Pictures in a step (default 128).")] = 128,
+    seed: Annotated[int, LEARN(SEED)] = 0,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Train the network whose features LODA keeps, on public pictures, and store it as safetensors.
+    """Train the feature extractor that LODA uses, on public pictures, and write it as .safetensors.
 
     [bold]Examples[/bold]
 

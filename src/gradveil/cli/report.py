@@ -9,18 +9,20 @@ import typer
 
 
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN", show_default=False)],
-    redact: Annotated[bool, typer.Option("--redact", help="Leave out all pictures, names and paths.")] = False,
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN", show_default=False)],
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Leave pictures, names and paths out of the report.")
+    ] = False,
     claim: Annotated[
         float | None,
         typer.Option(
-            help="Say whether 'at most this share leaks' is supported, 0.01 for 1 %.",
+            help="Test the claim that at most this share of such pictures leaks; 0.01 is 1 %.",
             metavar="SHARE",
             show_default=False,
         ),
     ] = None,
 ) -> None:
-    """Make the verdict and the report of a run again, from its journal.
+    """Write the verdict and the report of a run again, from its journal.
 
     [bold]Examples[/bold]
 
@@ -28,7 +30,7 @@ def report(
 
     gradveil report runs/photos-lenet-20250101-120000 --redact   [dim]without pictures, names and paths[/dim]
 
-    gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]do at most 1 % of such pictures leak?[/dim]
+    gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]test "at most 1 % leaks"[/dim]
     """
     from gradveil.cli.options import check_claim
     from gradveil.core.errors import ConfigError

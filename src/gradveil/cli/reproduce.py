@@ -7,23 +7,32 @@ from typing import Annotated
 
 import typer
 
+from gradveil.cli._help import DEVICE_FORM
+
 
 def reproduce_cell(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN", show_default=False)],
-    trial: Annotated[str, typer.Option("--trial", help="Its key, as `gradveil table` prints it.", metavar="KEY")],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN", show_default=False)],
+    trial: Annotated[
+        str, typer.Option("--trial", help="Key of the trial, as `gradveil table` prints it.", metavar="KEY")
+    ],
     model: Annotated[
-        str, typer.Option("--model", help="path/to/file.py:factory, if the run's model is your own.", metavar="FILE")
+        str,
+        typer.Option(
+            "--model",
+            help="The model, if the run's model is a Python file of yours; the file is executed.",
+            metavar="FILE.py:FACTORY",
+        ),
     ] = "",
     device: Annotated[
-        str | None, typer.Option("--device", help="Where (default: as the run).", metavar="auto|cpu|cuda")
+        str | None, typer.Option("--device", help="Where to compute (default: the run's device).", metavar=DEVICE_FORM)
     ] = None,
     allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Read the tensors of a pickled weights file, as the run did.")
+        bool, typer.Option("--allow-pickle", help="Also accept weights in a pickle file, as the run did.")
     ] = False,
 ) -> None:
-    """Compute one trial of a run again and compare every score, and the pictures bit by bit.
+    """Compute one trial of a run again; compare every score, and the pictures bit by bit.
 
-    Exit code 0: identical, or within 0.1 dB as on another device; 1: it came out otherwise.
+    Exit code 0: identical, or within 0.1 dB (as on another device). 1: different.
 
     [bold]Examples[/bold]
 

@@ -5,6 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from gradveil.cli._help import (
+    DATA_OPTION,
+    DEVICE,
+    DEVICE_FORM,
+    MODEL,
+    MODEL_FORM,
+    PAIR_FORM,
+    PICTURES,
+    PICTURES_FORM,
+    QUIET,
+    RAY,
+    SEED,
+    WORKERS,
+)
 from gradveil.cli.audit import option
 
 WHAT, SCORES = option("What is searched"), option("How policies are scored")
@@ -12,54 +26,115 @@ PROOF, HOW, OUT = option("How they are confirmed"), option("How it is computed")
 
 
 def search(
-    model: Annotated[str | None, WHAT("A name, or path/to/file.py:factory (default lenet).")] = None,
+    model: Annotated[
+        str | None, WHAT(f"Model whose gradients are scored: {MODEL} (default lenet).", metavar=MODEL_FORM)
+    ] = None,
     weights: Annotated[
-        str | None, WHAT("Of the semi-trained model, .safetensors; without them it is trained.", metavar="FILE")
+        str | None,
+        WHAT(
+            "Weights of the semi-trained model, a .safetensors file (default: trained by this command).", metavar="FILE"
+        ),
     ] = None,
-    data: Annotated[str | None, WHAT("A name, a folder of class folders, or an .npz file (default photos).")] = None,
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
-    library: Annotated[str | None, WHAT("(default ats-code)", metavar="ats-code|ats-paper|FILE.toml")] = None,
+    data: Annotated[
+        str | None, WHAT(f"Pictures to search with: {PICTURES} (default photos).", metavar=PICTURES_FORM)
+    ] = None,
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
+    library: Annotated[
+        str | None,
+        WHAT("Transformations that policies are made of (default ats-code).", metavar="ats-code|ats-paper|FILE.toml"),
+    ] = None,
     include: Annotated[
-        list[str] | None, WHAT("A policy to try besides the random ones; may be repeated.", metavar="3-1-7")
+        list[str] | None,
+        WHAT("A policy to score besides the random ones, such as 3-1-7; repeatable.", metavar="POLICY"),
     ] = None,
-    candidates: Annotated[int | None, WHAT("Random policies (default 60; ATS: 1500).")] = None,
-    length: Annotated[int | None, WHAT("Transformations in a policy, at most (default 3); 1 tries each alone.")] = None,
-    top: Annotated[int | None, WHAT("The best so many (default 5).")] = None,
-    hybrid: Annotated[int | None, WHAT("Policies in the hybrid, at most (default 2).")] = None,
-    images: Annotated[int | None, SCORES("Pictures of the privacy score (default 16; ATS: 100).")] = None,
-    score: Annotated[str | None, SCORES("(default ats-code)", metavar="ats-code|ats-paper")] = None,
-    against: Annotated[str | None, SCORES("Who is imagined to attack.", metavar="unaware|adaptive")] = None,
+    candidates: Annotated[
+        int | None, WHAT("Number of random policies to score (default 60; the ATS paper takes 1500).")
+    ] = None,
+    length: Annotated[
+        int | None,
+        WHAT("Largest number of transformations in a policy (default 3). With 1 every transformation is scored alone."),
+    ] = None,
+    top: Annotated[int | None, WHAT("Number of best policies to report (default 5).")] = None,
+    hybrid: Annotated[int | None, WHAT("Largest number of policies in the hybrid (default 2).")] = None,
+    images: Annotated[
+        int | None, SCORES("Number of pictures for the privacy score (default 16; the ATS paper takes 100).")
+    ] = None,
+    score: Annotated[
+        str | None,
+        SCORES(
+            "Formula of the privacy score: that of the authors' code or that of the paper (default ats-code).",
+            metavar="ats-code|ats-paper",
+        ),
+    ] = None,
+    against: Annotated[
+        str | None,
+        SCORES(
+            "The attacker that the privacy score assumes: one who does not know the policy, or "
+            "one who does (default unaware).",
+            metavar="unaware|adaptive",
+        ),
+    ] = None,
     strategy: Annotated[
-        str | None, SCORES("race drops the worse half after a few pictures (default full).", metavar="full|race")
+        str | None,
+        SCORES(
+            "full scores every policy on all pictures; race drops the worse half after every few "
+            "pictures (default full).",
+            metavar="full|race",
+        ),
     ] = None,
     threshold: Annotated[
         str | None,
         SCORES(
-            "Least accuracy score per picture, or the share to keep (default -85/63, as published).", metavar="T|P%"
+            "Smallest accuracy score per picture, as a number or as a share of policies to keep "
+            "such as 90% (default -85/63, from the ATS code).",
+            metavar="SCORE|SHARE%",
         ),
     ] = None,
-    rounds: Annotated[int | None, SCORES("Batches of the accuracy score (default 10).")] = None,
+    rounds: Annotated[int | None, SCORES("Number of batches for the accuracy score (default 10).")] = None,
     fsim: Annotated[
-        float | None, SCORES("Least likeness to the picture, 0 to 1; else not tried.", metavar="MIN")
+        float | None,
+        SCORES(
+            "Skip policies whose mean FSIM with the original is below this value, 0 to 1 (default: skip none).",
+            metavar="MIN",
+        ),
     ] = None,
-    semi_epochs: Annotated[int | None, SCORES("Of the semi-trained model (default 50).")] = None,
-    semi_share: Annotated[float | None, SCORES("Of the training pictures that it sees (default 0.1).")] = None,
-    semi_rate: Annotated[float | None, SCORES("Its first learning rate (default 0.1).")] = None,
-    confirm: Annotated[int | None, PROOF("Policies to attack for real, 0 for none (default 5).")] = None,
-    confirm_steps: Annotated[int | None, PROOF("Steps of these attacks (default 120).")] = None,
-    confirm_images: Annotated[int | None, PROOF("Pictures that are attacked (default 4).")] = None,
-    seed: Annotated[int | None, HOW("Same seed, same result (default 0).")] = None,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    precision: Annotated[str, HOW("tf32 is faster and rounds more.", metavar="float32|tf32|float64")] = "float32",
-    workers: Annotated[int | None, HOW("Processes, one thread each (default: one per core; 0: this process).")] = None,
-    ray: Annotated[str, HOW("Use a Ray cluster: local is one of our own.", metavar="ADDRESS|auto|local")] = "",
-    out: Annotated[Path, OUT("The file (default policy.json).", metavar="FILE")] = Path("policy.json"),
+    semi_epochs: Annotated[int | None, SCORES("Epochs of the semi-trained model's training (default 50).")] = None,
+    semi_share: Annotated[
+        float | None,
+        SCORES("Share of the training pictures that the semi-trained model is trained on, 0 to 1 (default 0.1)."),
+    ] = None,
+    semi_rate: Annotated[float | None, SCORES("Initial learning rate of the semi-trained model (default 0.1).")] = None,
+    confirm: Annotated[
+        int | None, PROOF("Number of policies to attack afterwards, to test the score; 0 attacks none (default 5).")
+    ] = None,
+    confirm_steps: Annotated[int | None, PROOF("Steps of each of these attacks (default 120).")] = None,
+    confirm_images: Annotated[
+        int | None, PROOF("Number of pictures that these attacks reconstruct (default 4).")
+    ] = None,
+    seed: Annotated[int | None, HOW(SEED)] = None,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    precision: Annotated[
+        str,
+        HOW(
+            "Arithmetic of the scores; tf32 is faster on a GPU and less exact (default float32).",
+            metavar="float32|tf32|float64",
+        ),
+    ] = "float32",
+    workers: Annotated[int | None, HOW(WORKERS)] = None,
+    ray: Annotated[str, HOW(RAY, metavar="ADDRESS|auto|local")] = "",
+    out: Annotated[Path, OUT("File to write the best policies to (default policy.json).", metavar="FILE")] = Path(
+        "policy.json"
+    ),
     folder: Annotated[
-        Path | None, OUT("Journal of the search, to go on with (default runs/search-...).", metavar="DIR")
+        Path | None,
+        OUT(
+            "Folder of the search's journal; that of an interrupted search is continued (default runs/search-...).",
+            metavar="DIR",
+        ),
     ] = None,
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Search transformation policies (ATS) that hide pictures, attack the best, and write policy.json.
+    """Search for transformation policies (ATS) that make attacks harder, attack the best ones, and write policy.json.
 
     [bold]Examples[/bold]
 

@@ -10,9 +10,12 @@ import typer
 
 
 def table(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN", show_default=False)],
     out: Annotated[
-        Path | None, typer.Option("--out", help="A new file; printed if not given.", metavar="FILE", show_default=False)
+        Path | None,
+        typer.Option(
+            "--out", help="New file to write the table to (default: print it).", metavar="FILE", show_default=False
+        ),
     ] = None,
 ) -> None:
     """Print the records of a run as CSV, one line per picture and attack.

@@ -5,6 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from gradveil.cli._help import (
+    DATA_OPTION,
+    DEVICE,
+    DEVICE_FORM,
+    MODEL,
+    MODEL_FORM,
+    NORMALIZATION,
+    PAIR_FORM,
+    PICTURES,
+    PICTURES_FORM,
+    QUIET,
+    RAY,
+    SEED,
+    WORKERS,
+)
 from gradveil.cli.audit import METHOD, option
 
 WHAT, TRAINING = option("What is compared"), option("How it is trained")
@@ -12,61 +27,119 @@ ATTACKS, HOW, OUT = option("How it is attacked"), option("How it is computed"), 
 
 
 def tradeoff(
-    model: Annotated[str | None, WHAT("A name, or path/to/file.py:factory (default lenet).")] = None,
-    data: Annotated[str | None, WHAT("A name, a folder of class folders, .zip or .npz (default photos).")] = None,
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
+    model: Annotated[
+        str | None, WHAT(f"Model to train and attack: {MODEL} (default lenet).", metavar=MODEL_FORM)
+    ] = None,
+    data: Annotated[
+        str | None, WHAT(f"Pictures to train on: {PICTURES} (default photos).", metavar=PICTURES_FORM)
+    ] = None,
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
     defense: Annotated[
-        list[str] | None, WHAT("A defense, with one or several strengths; may be repeated.", metavar="NAME[:k=v,v,...]")
+        list[str] | None,
+        WHAT(
+            "Defense to compare, with one strength or several, such as prune:ratio=0.9,0.99; "
+            "repeatable (default: four defenses).",
+            metavar="NAME[:k=v,v,...]",
+        ),
     ] = None,
     noise: Annotated[
-        list[float] | None, WHAT("A scale of the noise baseline; may be repeated (default 1e-3, 3e-3, 1e-2).")
+        list[float] | None,
+        WHAT(
+            "Scale of the Gaussian noise that serves as the baseline; repeatable (default 1e-3, 3e-3 and 1e-2).",
+            metavar="SCALE",
+        ),
     ] = None,
-    match: Annotated[int | None, WHAT("Further scales, per defense, to meet its accuracy (default 1).")] = None,
-    random_policies: Annotated[int | None, WHAT("Random policies as a baseline (default 1).")] = None,
-    seeds: Annotated[int | None, TRAINING("Trainings of every defense (default 3).")] = None,
-    rounds: Annotated[int | None, TRAINING("Rounds (default 40).")] = None,
-    clients: Annotated[int | None, TRAINING("Clients (default 10).")] = None,
-    per_round: Annotated[int | None, TRAINING("Clients drawn for a round, 0 for all (default 5).")] = None,
-    split: Annotated[str | None, TRAINING("(default dirichlet:0.5)", metavar="iid|dirichlet:ALPHA|classes:N")] = None,
-    method: Annotated[str | None, TRAINING("(default fedavg)", metavar="fedsgd|fedavg|fedprox")] = None,
-    local_epochs: Annotated[int | None, TRAINING("Of a client in a round (default 1).")] = None,
-    batch_size: Annotated[int | None, TRAINING("Of a local step (default 32).")] = None,
+    match: Annotated[
+        int | None,
+        WHAT("Number of further noise scales to train per defense, to match the defense's accuracy (default 1)."),
+    ] = None,
+    random_policies: Annotated[
+        int | None, WHAT("Number of random transformation policies to train as a baseline (default 1).")
+    ] = None,
+    seeds: Annotated[
+        int | None, TRAINING("Number of trainings of every defense, each with its own seed (default 3).")
+    ] = None,
+    rounds: Annotated[int | None, TRAINING("Rounds of a training (default 40).")] = None,
+    clients: Annotated[int | None, TRAINING("Number of clients (default 10).")] = None,
+    per_round: Annotated[
+        int | None, TRAINING("Number of clients drawn for each round; 0 takes all (default 5).")
+    ] = None,
+    split: Annotated[
+        str | None,
+        TRAINING(
+            "How pictures are divided among clients (default dirichlet:0.5).", metavar="iid|dirichlet:ALPHA|classes:N"
+        ),
+    ] = None,
+    method: Annotated[
+        str | None, TRAINING("Training algorithm (default fedavg).", metavar="fedsgd|fedavg|fedprox")
+    ] = None,
+    local_epochs: Annotated[
+        int | None, TRAINING("Passes of a client over its pictures in a round (default 1).")
+    ] = None,
+    batch_size: Annotated[int | None, TRAINING("Pictures in a local step (default 32).")] = None,
     rate: Annotated[float | None, TRAINING("Learning rate (default 1).")] = None,
-    momentum: Annotated[float | None, TRAINING("(default 0)")] = None,
-    bn: Annotated[
-        str | None, TRAINING("How clients normalize (default eval).", metavar="eval|batch|batch-shared")
+    momentum: Annotated[float | None, TRAINING("Momentum of the optimizer, 0 to 1 (default 0).")] = None,
+    bn: Annotated[str | None, TRAINING(f"{NORMALIZATION} (default eval).", metavar="eval|batch|batch-shared")] = None,
+    images: Annotated[
+        int | None, ATTACKS("Number of victims to attack, taken from the clients' own pictures (default 16).")
     ] = None,
-    images: Annotated[int | None, ATTACKS("Victims, from the clients' own pictures (default 16).")] = None,
-    victim_batch: Annotated[int | None, ATTACKS("Pictures of a victim (default 1).")] = None,
+    victim_batch: Annotated[int | None, ATTACKS("Pictures per victim (default 1).")] = None,
     stage: Annotated[
-        list[float] | None, ATTACKS("Share of the training at which models are attacked; may be repeated.")
+        list[float] | None,
+        ATTACKS(
+            "Share of the training after which models are attacked, 0 to 1; repeatable (default 0.1 and 1).",
+            metavar="SHARE",
+        ),
     ] = None,
-    attacked_seeds: Annotated[int | None, ATTACKS("Trainings whose models are attacked (default 1).")] = None,
+    attacked_seeds: Annotated[int | None, ATTACKS("Number of trainings whose models are attacked (default 1).")] = None,
     attack: Annotated[
-        list[str] | None, ATTACKS("An attack; may be repeated (default autoattack).", metavar=METHOD)
+        list[str] | None,
+        ATTACKS("Attack to run (`gradveil list attacks`); repeatable (default autoattack).", metavar=METHOD),
     ] = None,
-    budget: Annotated[str | None, ATTACKS("(default quick)", metavar="quick|standard|thorough")] = None,
-    metric: Annotated[list[str] | None, ATTACKS("A metric besides psnr, ssim and retrieval.", metavar="NAME")] = None,
-    lpips_weights: Annotated[str | None, ATTACKS("AlexNet's LPIPS weights, an .npz file.", metavar="FILE")] = None,
+    budget: Annotated[
+        str | None,
+        ATTACKS("How many steps and restarts attacks use (default quick).", metavar="quick|standard|thorough"),
+    ] = None,
+    metric: Annotated[
+        list[str] | None, ATTACKS("A metric to compute besides psnr, ssim and retrieval; repeatable.", metavar="NAME")
+    ] = None,
+    lpips_weights: Annotated[
+        str | None,
+        ATTACKS("AlexNet's LPIPS weights, .npz or .safetensors; the metric lpips needs them.", metavar="FILE"),
+    ] = None,
     measure: Annotated[
-        str | None, ATTACKS("What the plot calls leakage (default psnr).", metavar="psnr|ssim|lpips|leaked")
+        str | None,
+        ATTACKS("The measure of leakage that the plot shows (default psnr).", metavar="psnr|ssim|lpips|leaked"),
     ] = None,
-    seed: Annotated[int | None, HOW("Same seed, same result (default 0).")] = None,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    precision: Annotated[str, HOW("tf32 is faster and rounds more.", metavar="float32|tf32")] = "float32",
-    workers: Annotated[int | None, HOW("Processes, one thread each (default: one per core; 0: this process).")] = None,
-    ray: Annotated[str, HOW("Use a Ray cluster: local is one of our own.", metavar="ADDRESS|auto|local")] = "",
-    seconds: Annotated[float | None, HOW("Begin nothing new after so many; the same command goes on.")] = None,
+    seed: Annotated[int | None, HOW(SEED)] = None,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    precision: Annotated[
+        str,
+        HOW(
+            "Arithmetic of trainings and attacks; tf32 is faster on a GPU and less exact (default float32).",
+            metavar="float32|tf32",
+        ),
+    ] = "float32",
+    workers: Annotated[int | None, HOW(WORKERS)] = None,
+    ray: Annotated[str, HOW(RAY, metavar="ADDRESS|auto|local")] = "",
+    seconds: Annotated[
+        float | None,
+        HOW("Start no new work after this many seconds. Run the same command again to resume.", metavar="SECONDS"),
+    ] = None,
     out: Annotated[
-        Path | None, OUT("A new folder, or that of a study to go on with (default runs/tradeoff-...).", metavar="DIR")
+        Path | None,
+        OUT(
+            "Folder of the study; the folder of an interrupted study is continued (default runs/tradeoff-...).",
+            metavar="DIR",
+        ),
     ] = None,
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Train and attack the same model under many defenses: accuracy against leakage, and whether noise does as well.
+    """Train one model under many defenses, attack each, and compare accuracy and leakage with those of plain noise.
 
     [bold]Examples[/bold]
 
-    gradveil tradeoff   [dim]built-in photographs, LeNet, 10 points and matched noise: 3 to 4 minutes on two cores[/dim]
+    gradveil tradeoff   [dim]built-in photographs, LeNet, 10 points and matched noise: 3 to 4 minutes on 2 cores[/dim]
 
     gradveil tradeoff --defense prune:ratio=0.9,0.99 --defense ats:policy.json --seeds 5 --images 64 --budget standard
 

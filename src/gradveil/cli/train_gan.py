@@ -5,37 +5,60 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+from gradveil.cli._help import DATA_OPTION, DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET
 from gradveil.cli.audit import option
 
 WHAT, LEARN = option("What it is trained on"), option("How it is trained")
 HOW, OUT = option("How it is computed"), option("What comes out")
-DATA = "Public pictures with one class each: a name, a folder of class folders, .zip or .npz."
-AVOID = "Pictures that will be attacked: what looks like one of them is left out of the training; may be repeated."
+DATA = f"Public pictures with one class each: {PICTURES}."
+AVOID = "Pictures to be attacked: pictures that look like one of them are not trained on; repeatable."
 
 
 def train_gan(
     data: Annotated[str, WHAT(DATA, metavar="DATA[:k=v,...]")],
     out: Annotated[
-        Path, OUT("The weights, with where they come from, and FILE.png beside.", metavar="FILE.safetensors")
+        Path,
+        OUT(
+            "File to write the weights to, with their provenance. Sample pictures go to FILE.png.",
+            metavar="FILE.safetensors",
+        ),
     ],
-    data_option: Annotated[list[str] | None, WHAT("An option of the data; may be repeated.", metavar="K=V")] = None,
+    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
     avoid: Annotated[list[str] | None, WHAT(AVOID, metavar="DATA[:k=v,...]")] = None,
-    size: Annotated[int, WHAT("Side of the pictures: 8, 16, 32, 64 or 128 (default: the data's own).")] = 0,
-    steps: Annotated[int, LEARN("Of the generator (default 20,000).")] = 20_000,
-    seconds: Annotated[float | None, LEARN("End after so many, with the rates down by then.")] = None,
-    batch_size: Annotated[int, LEARN("(default 128)")] = 128,
-    critic_steps: Annotated[int, LEARN("For each one of the generator (default 2).")] = 2,
-    rate: Annotated[float, LEARN("Of the generator (default 2e-4).")] = 2e-4,
-    critic_rate: Annotated[float, LEARN("(default 4e-4)")] = 4e-4,
-    width: Annotated[int, LEARN("Channels of the generator; half of it at full size (default 256).")] = 256,
-    critic_width: Annotated[int, LEARN("(default 128)")] = 128,
-    seed: Annotated[int, LEARN("Same seed, same weights, unless --seconds ends it (default 0).")] = 0,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    precision: Annotated[str, HOW("bf16 is faster on a GPU (default float32).", metavar="bf16|float32")] = "float32",
-    graphs: Annotated[bool, HOW("On a GPU, run a step as one CUDA graph.", "--graphs/--no-graphs")] = True,
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    size: Annotated[int, WHAT("Side of the pictures in pixels: 8, 16, 32, 64 or 128 (default: that of the data).")] = 0,
+    steps: Annotated[int, LEARN("Steps of the generator (default 20,000).")] = 20_000,
+    seconds: Annotated[
+        float | None,
+        LEARN(
+            "End the training after this many seconds; the learning rates have fallen by then (default: no limit).",
+            metavar="SECONDS",
+        ),
+    ] = None,
+    batch_size: Annotated[int, LEARN("Pictures in a step (default 128).")] = 128,
+    critic_steps: Annotated[int, LEARN("Steps of the critic per step of the generator (default 2).")] = 2,
+    rate: Annotated[float, LEARN("Learning rate of the generator (default 2e-4).")] = 2e-4,
+    critic_rate: Annotated[float, LEARN("Learning rate of the critic (default 4e-4).")] = 4e-4,
+    width: Annotated[
+        int, LEARN("Channels of the generator's first level; the last level has half (default 256).")
+    ] = 256,
+    critic_width: Annotated[int, LEARN("Channels of the critic (default 128).")] = 128,
+    seed: Annotated[
+        int, LEARN("Random seed; the same seed gives the same weights, except with --seconds (default 0).")
+    ] = 0,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    precision: Annotated[
+        str,
+        HOW(
+            "Arithmetic of the training; bf16 is faster on a GPU and less exact (default float32).",
+            metavar="bf16|float32",
+        ),
+    ] = "float32",
+    graphs: Annotated[
+        bool, HOW("On a GPU, run each step as one CUDA graph, which is faster (default: yes).", "--graphs/--no-graphs")
+    ] = True,
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Train a class-conditional GAN. Interrupted, it goes on where it was.
+    """Train a class-conditional GAN for the attack `rogs`. Run the same command again to resume.
 
     [bold]Examples[/bold]
 

@@ -7,38 +7,62 @@ from typing import Annotated
 
 import typer
 
+from gradveil.cli._help import DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET
 from gradveil.cli.audit import option
 
 WHAT, LEARN = option("What it is trained on"), option("How it is trained")
 HOW, OUT = option("How it is computed"), option("What comes out")
-DATA = "Public pictures: a name, a folder of class folders, .zip or .npz, each with options; may be repeated."
-SKIP = "Leave out the first N pictures of each data set, those that will be attacked, and what looks like them."
+DATA = f"Public pictures: {PICTURES}, each with options of its own; repeatable."
 
 
 def train_generator(
-    kind: Annotated[str, typer.Argument(metavar="autoencoder|enhancer", help="What to train.", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="autoencoder|enhancer", help="Network to train.", show_default=False)],
     data: Annotated[list[str], WHAT(DATA, metavar="DATA[:k=v,...]")],
-    out: Annotated[Path, OUT("The weights, with where they come from.", metavar="FILE.safetensors")],
+    out: Annotated[Path, OUT("File to write the weights to, with their provenance.", metavar="FILE.safetensors")],
     data_option: Annotated[
-        list[str] | None, WHAT("An option of all data sets that know it; may be repeated.", metavar="K=V")
+        list[str] | None,
+        WHAT("One option for every data set that has it, such as root=DIR; repeatable.", metavar=PAIR_FORM),
     ] = None,
-    skip: Annotated[int, WHAT(SKIP + " A data set may say skip=N itself.")] = 0,
-    size: Annotated[int, WHAT("All pictures are brought to this size (default 128).")] = 128,
-    channels: Annotated[int, WHAT("3 for color (default), 1 for gray.")] = 3,
-    latent: Annotated[int, LEARN("Of an autoencoder: numbers in a code (default 2048).")] = 2048,
-    noise: Annotated[float | None, LEARN("Of an enhancer: largest deviation of the noise (default 0.1).")] = None,
-    adversarial: Annotated[float | None, LEARN("Of an enhancer: weight of the discriminator (default 0.005).")] = None,
+    skip: Annotated[
+        int,
+        WHAT(
+            "Leave out the first N pictures of each data set (those to be attacked) and pictures "
+            "that look like them. A data set's own skip=N overrides it (default 0)."
+        ),
+    ] = 0,
+    size: Annotated[int, WHAT("Side in pixels that all pictures are resized to (default 128).")] = 128,
+    channels: Annotated[int, WHAT("Color channels: 3 for color, 1 for gray (default 3).")] = 3,
+    latent: Annotated[int, LEARN("autoencoder: numbers in a code (default 2048).")] = 2048,
+    noise: Annotated[
+        float | None,
+        LEARN("enhancer: largest standard deviation of the noise added to pictures in [0, 1] (default 0.1)."),
+    ] = None,
+    adversarial: Annotated[float | None, LEARN("enhancer: weight of the discriminator's loss (default 0.005).")] = None,
     width: Annotated[int | None, LEARN("Channels of the outermost level (default 64; enhancer 48).")] = None,
-    epochs: Annotated[int, LEARN("(default 200)")] = 200,
-    seconds: Annotated[float | None, LEARN("End after so many, with the rate cooled down by then.")] = None,
-    batch_size: Annotated[int, LEARN("(default 32)")] = 32,
-    rate: Annotated[float | None, LEARN("The highest learning rate (default 6e-4; enhancer 4e-4).")] = None,
-    seed: Annotated[int, LEARN("Same seed, same weights, unless --seconds ends it (default 0).")] = 0,
-    device: Annotated[str, HOW("Where (default auto).", metavar="auto|cpu|cuda")] = "auto",
-    precision: Annotated[str, HOW("bf16 is faster on a GPU (default float32).", metavar="bf16|float32")] = "float32",
-    quiet: Annotated[bool, OUT("Print nothing but errors.", "--quiet")] = False,
+    epochs: Annotated[int, LEARN("Passes over the pictures (default 200).")] = 200,
+    seconds: Annotated[
+        float | None,
+        LEARN(
+            "End the training after this many seconds; the learning rate has fallen by then (default: no limit).",
+            metavar="SECONDS",
+        ),
+    ] = None,
+    batch_size: Annotated[int, LEARN("Pictures in a step (default 32).")] = 32,
+    rate: Annotated[float | None, LEARN("Highest learning rate (default 6e-4; enhancer 4e-4).")] = None,
+    seed: Annotated[
+        int, LEARN("Random seed; the same seed gives the same weights, except with --seconds (default 0).")
+    ] = 0,
+    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
+    precision: Annotated[
+        str,
+        HOW(
+            "Arithmetic of the training; bf16 is faster on a GPU and less exact (default float32).",
+            metavar="bf16|float32",
+        ),
+    ] = "float32",
+    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
-    """Train an autoencoder to search in, or an enhancer to finish with. Interrupted, it goes on where it was.
+    """Train an autoencoder or an enhancer for the attack `rog`. Run the same command again to resume.
 
     [bold]Examples[/bold]
 

@@ -11,7 +11,7 @@ SHOWN = 16  # digits of the id
 
 
 def verify(
-    folder: Annotated[Path, typer.Argument(help="The folder of a run.", metavar="RUN", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Folder of a run.", metavar="RUN", show_default=False)],
 ) -> None:
     """Check that no byte of a finished run has changed.
 
@@ -19,7 +19,7 @@ def verify(
 
     gradveil verify runs/photos-lenet-20250101-120000
 
-    [dim]Compare the id with the one noted elsewhere: who can write to the folder can seal it again.[/dim]
+    [dim]Compare the id with one that you noted elsewhere: anyone who can write to the folder can seal it again.[/dim]
     """
     from gradveil.core.errors import ConfigError
     from gradveil.experiment.seal import changed, read_seal
