@@ -18,8 +18,8 @@ from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.choice import Choice, parse_choice, parse_pairs
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
+from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
-from gradveil.experiment.provenance import own_version
 from gradveil.generators.conditional import FIRST, ConditionalGan
 from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic

@@ -17,13 +17,13 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.provenance import TELLING, differences
 from gradveil.data.arrays import array_names
 from gradveil.data.base import Dataset
-from gradveil.experiment.folder import JOURNAL, differences
 
 ARCHIVE, MANIFEST, SHEET, PARTS = "encoded.npz", "manifest.json", "before-after.png", "parts"
 KIND = "gradveil encoded pictures"
-TELLING = 3  # differences named in one line
+JOURNAL = "journal.jsonl"
 MARK = "encoded_by"  # an array of the archive, so that it is known under any name
 
 

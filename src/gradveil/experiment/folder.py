@@ -16,6 +16,7 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError, DiskError
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
+from gradveil.core.provenance import TELLING, differences
 from gradveil.experiment import journal
 from gradveil.experiment.provenance import HASHES, now
 
@@ -23,23 +24,6 @@ CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal
 VERDICT, REPORT, SEAL = "verdict.json", "report.html", "seal.json"
 DERIVED = (VERDICT, REPORT, SEAL)
 FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
-TELLING = 3  # differences named in one line
-
-
-def differences(there: Mapping[str, Any], here: Mapping[str, Any], prefix: str = "") -> list[str]:
-    """Every key whose value is not the same, with both values."""
-    found: list[str] = []
-    for key in sorted({*there, *here}):
-        old, new = there.get(key), here.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += differences(old, new, f"{prefix}{key}.")
-        elif old != new:
-            found.append(f"{prefix}{key} is {_said(old)} there, {_said(new)} here")
-    return found
-
-
-def _said(value: Any) -> str:
-    return "absent" if value is None else repr(value)
 
 
 def _checked(provenance: Mapping[str, Any]) -> bytes:

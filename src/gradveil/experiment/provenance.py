@@ -7,7 +7,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import torch
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from gradveil.core.compute import Compute
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
+from gradveil.core.provenance import own_version
 from gradveil.core.scenario import Scenario
 
 SCHEMA = 1
@@ -35,13 +35,6 @@ def hash_data(scenario: Scenario, gallery: Tensor | None = None, also: Sequence[
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def own_version() -> str:
-    try:
-        return version("gradveil")
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def device_name(device: str) -> str:

@@ -19,10 +19,10 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, GradveilError, LockedError, unknown
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
+from gradveil.core.provenance import TELLING, differences
 from gradveil.core.types import Batch
 from gradveil.defenses.from_text import defense_from
 from gradveil.dp.budget import Budget
-from gradveil.experiment.folder import TELLING, differences
 from gradveil.flower.simulation import Job
 from gradveil.models import MODELS, load_weights
 from gradveil.train.partition import partition

@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
-from gradveil.experiment.provenance import own_version
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.pictures import batches
 

@@ -23,6 +23,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, sync_folder, write_whole
 from gradveil.core.hashes import hash_tensors, sha256
+from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
@@ -33,7 +34,7 @@ from gradveil.defenses.loda.starts import hash_of
 from gradveil.experiment.folder import JOURNAL
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
-from gradveil.experiment.provenance import device_name, now, own_version
+from gradveil.experiment.provenance import device_name, now
 from gradveil.experiment.record import Record
 from gradveil.protect.sheet import before_and_after
 

@@ -24,10 +24,11 @@ from torch import nn
 from gradveil.core.errors import ConfigError, DiskError
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
+from gradveil.core.provenance import own_version
 from gradveil.core.types import Batch
 from gradveil.experiment.folder import BROKEN, CONFIG, FULL, JOURNAL, PROVENANCE, RunFolder
 from gradveil.experiment.journal import Journal, encode
-from gradveil.experiment.provenance import SCHEMA, device_name, now, own_version
+from gradveil.experiment.provenance import SCHEMA, device_name, now
 from gradveil.experiment.record import Record
 from gradveil.train.state import State
 
