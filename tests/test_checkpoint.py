@@ -52,7 +52,7 @@ def test_plain_weights_get_a_bottleneck_as_before(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("defenses", "said"),
     [
-        ({"none": NONE}, "trained with precode, add --defense precode with the size it had"),
+        ({"none": NONE}, "trained with precode, use `defense = precode:size="),
         ({"precode": Precode()}, r"encoder.weight \(8, \d+\) instead of \(512, \d+\).*defense.precode: .* its size"),
     ],
 )

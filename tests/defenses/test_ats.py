@@ -271,7 +271,7 @@ def test_what_is_no_policy_file_is_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_the_policy_needs_no_key(text: str, options: dict[str, Any]) -> None:
-    assert parse_choice(text, "--defense").options == options
+    assert parse_choice(text, "--defense", DEFENSES).options == options
 
 
 @pytest.mark.parametrize(
@@ -284,12 +284,12 @@ def test_the_policy_needs_no_key(text: str, options: dict[str, Any]) -> None:
 )
 def test_only_the_first_and_only_where_a_method_says_so(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=re.escape(message)):
-        parse_choice(text, "--defense")
+        parse_choice(text, "--defense", DEFENSES)
 
 
 def test_labels_of_two_policies_are_short_enough() -> None:
     path = f"{'runs/' * 20}policy.json"
-    labels = list(parse_choices([f"ats:{path}", "ats:3-1-7", "none"], "--defense"))
+    labels = list(parse_choices([f"ats:{path}", "ats:3-1-7", "none"], "--defense", DEFENSES))
     assert labels == [("ats-" + path.replace("/", "-")[-60:]), "ats-3-1-7", "none"]
     assert all(LABEL.fullmatch(label) for label in labels)
 

@@ -25,7 +25,7 @@ def _sizes(
     for label, defense in defenses.items():
         try:
             sent = _update(scenario, defense, attack, seed.at("observe", scenario.name, label))
-            yield label, encoded_size(sent, bucket=getattr(defense, "bucket", 0))
+            yield label, encoded_size(sent, bucket=defense.scale_group)
         except Exception:  # what fails here fails in every trial too, and there it is told
             continue
 

@@ -13,7 +13,7 @@ from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.layout import nearest, short
 from gradveil.core.client import parameters_of
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.defenses.precode import BOTTLENECK, Precode
+from gradveil.defenses import DEFENSES, find_defense
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
 
@@ -34,9 +34,9 @@ def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") ->
 
 
 def as_sent(model: nn.Module, sent: Mapping[str, Tensor]) -> nn.Module:
-    """With the bottleneck of PRECODE where the weights hold one. Its size is theirs, whatever the capture says."""
-    inner = [tensor for name, tensor in sent.items() if name.endswith(f".{BOTTLENECK}.decoder.weight")]
-    return Precode(size=inner[0].shape[1]).model(model) if inner and inner[0].dim() == 2 and inner[0].numel() else model
+    """As a defense changed it, where the weights show that one did, whatever the capture says."""
+    found = find_defense({name: tuple(tensor.shape) for name, tensor in sent.items()})
+    return model if found is None else DEFENSES[found.name](**found.options).model(model)
 
 
 def bare_model(spec: str, capture: Capture, normalization: Normalization | None) -> nn.Module:

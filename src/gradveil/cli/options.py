@@ -104,9 +104,16 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
     if option == "--metric":
         return "metrics", value
     if option in ("--defense", "--attack"):
-        choices = parse_choices(value, option)
+        choices = parse_choices(value, option, _catalogue(option))
         return option[2:], {label: {"name": c.name, **c.options} for label, c in choices.items()}
     return TOP[option], value
+
+
+def _catalogue(option: str) -> Mapping[str, object]:
+    from gradveil.attacks import ATTACKS  # not when the module is imported: `--help` needs no torch
+    from gradveil.defenses import DEFENSES
+
+    return DEFENSES if option == "--defense" else ATTACKS
 
 
 def _listed(text: str) -> list[Any]:

@@ -42,7 +42,7 @@ def compute_on(device: str, precision: str) -> Compute:
 
 def with_precision(method: str, precision: str) -> Choice:
     """The defense that `--defense` names, in bfloat16 if `--precision` asks for it."""
-    choice = parse_choice(method, "--defense")
+    choice = parse_choice(method, "--defense", DEFENSES)
     if precision != "bf16":
         return choice
     if choice.name in DEFENSES and "bf16" not in inspect.signature(DEFENSES[choice.name]).parameters:

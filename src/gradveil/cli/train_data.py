@@ -42,7 +42,7 @@ class Material:
 
 
 def defense_of(text: str) -> Defense:
-    choice = parse_choice(text, "--defense")
+    choice = parse_choice(text, "--defense", DEFENSES)
     checked = resolve(AuditConfig(defense={choice.name: choice}), lambda key: key.replace("defense.", "--defense: "))
     return DEFENSES[choice.name](**checked.defense[choice.name].options)
 

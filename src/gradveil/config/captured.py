@@ -35,7 +35,7 @@ def settled(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
             raise ConfigError(f"{where(f'scenario.{key}')}: {said}")
     labels = "known" if set(capture.labels) == set(capture.updates) else "inferred"
     free = {"model": capture.model, "data": "", "attacker": "curious", "labels": labels, "images": len(capture.updates)}
-    choices = parse_choices([capture.defense or "none"], f"{scenario['capture']}: defense")
+    choices = parse_choices([capture.defense or "none"], f"{scenario['capture']}: defense", _defenses())
     said = {label: {"name": choice.name, **choice.options} for label, choice in choices.items()}
     return {"defense": said, **raw, "scenario": {**free, **told, **scenario}}
 
@@ -50,6 +50,12 @@ def _loaded(path: str, where: str) -> Any:
         if where.startswith("--"):
             raise
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _defenses() -> Mapping[str, object]:
+    from gradveil.defenses import DEFENSES  # torch is not needed by configs without a capture
+
+    return DEFENSES
 
 
 def _told(capture: Any, scenario: Mapping[str, Any]) -> dict[str, Any]:

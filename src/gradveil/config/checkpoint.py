@@ -9,7 +9,7 @@ from torch import nn
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.defenses.precode import BOTTLENECK
+from gradveil.defenses import find_defense
 from gradveil.models import load_weights
 from gradveil.models.weights import OtherModelError
 
@@ -31,7 +31,7 @@ def _changed(model: nn.Module, path: Path, defenses: Mapping[str, Defense], plai
     error: ConfigError = plain
     for label, defense in defenses.items():
         changed = defense.model(model)
-        if plain.unexpected & changed.state_dict().keys():
+        if plain.unexpected.keys() & changed.state_dict().keys():
             try:
                 load_weights(changed, path)
             except OtherModelError as other:
@@ -40,8 +40,9 @@ def _changed(model: nn.Module, path: Path, defenses: Mapping[str, Defense], plai
                 )
             else:
                 return changed
-    if error is plain and any(BOTTLENECK in name.split(".") for name in plain.unexpected):
-        error = ConfigError(f"{plain}; it was trained with precode, add --defense precode with the size it had")
+    if error is plain and (found := find_defense(plain.unexpected)):
+        spec = f"{found.name}:{','.join(f'{key}={value}' for key, value in found.options.items())}"
+        error = ConfigError(f"{plain}; it was trained with {found.name}, use `defense = {spec}`")
     raise error
 
 

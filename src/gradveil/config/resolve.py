@@ -55,18 +55,7 @@ def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
 def _held(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every option; where one named a file, what the defense read there, so that a run does not need the file again."""
     full = complete(DEFENSES[name], options)
-    built = DEFENSES[name](**full)
-    full |= {key: getattr(built, key) for key in built.reads if key in full}
-    if name == "stack":
-        full["of"] = tuple(_held_row(row) for row in full["of"])
-    return full
-
-
-def _held_row(row: Any) -> Any:
-    if not isinstance(row, Mapping):
-        return row
-    options = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items() if key != "name"}
-    return {"name": row["name"], **_held(row["name"], options)}
+    return DEFENSES[name](**full).record_options(full)
 
 
 def _expanded(config: AuditConfig, where: Where) -> AuditConfig:

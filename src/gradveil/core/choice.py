@@ -6,12 +6,13 @@ import tomllib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from gradveil.core.check import shown
 from gradveil.core.errors import ConfigError
 
-FIRST = {"ats": "policy"}  # the option, a text, whose key may be left out: ats:3-1-7
+NO_ROWS: Mapping[str, object] = MappingProxyType({})
 LONGEST_LABEL = 64
 LONGEST = 1000  # letters of a value: TOML's reader takes its time with long ones
 
@@ -74,19 +75,26 @@ def split_outside(text: str, mark: str) -> list[str]:
     return parts
 
 
-def parse_choice(text: str, where: str) -> Choice:
-    """One method with its options.
+def first_option(row: object) -> str:
+    """The option, a text, whose key may be left out for this row of a catalogue: its `first_option`, if it has one."""
+    return getattr(row, "first_option", "")
+
+
+def parse_choice(text: str, where: str, catalogue: Mapping[str, object] = NO_ROWS) -> Choice:
+    """One method with its options. A row of the `catalogue` may say of which option the key may be left out.
 
     >>> parse_choice("prune:ratio=0.9", "--defense")
     Choice(name='prune', options={'ratio': 0.9})
-    >>> parse_choice("ats:3", "--defense")
+    >>> class Ats:
+    ...     first_option = "policy"
+    >>> parse_choice("ats:3", "--defense", {"ats": Ats})
     Choice(name='ats', options={'policy': '3'})
     """
     name, colon, options = text.partition(":")
     if not name.strip() or (colon and not options.strip()):
         raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {shown(text)}")
     name, pairs = name.strip(), split_outside(options, ",") if colon else []
-    first = FIRST.get(name)
+    first = first_option(catalogue.get(name))
     if first and pairs and "=" not in pairs[0]:
         pairs[0] = f"{first}={pairs[0]}"
     parsed = parse_pairs(pairs, where)
@@ -95,9 +103,9 @@ def parse_choice(text: str, where: str) -> Choice:
     return Choice(name=name, options=parsed)
 
 
-def parse_choices(texts: Sequence[str], where: str) -> dict[str, Choice]:
+def parse_choices(texts: Sequence[str], where: str, catalogue: Mapping[str, object] = NO_ROWS) -> dict[str, Choice]:
     """Methods by label: the name, and the option values too where a name is there more than once."""
-    choices = [parse_choice(text, where) for text in texts]
+    choices = [parse_choice(text, where, catalogue) for text in texts]
     often = Counter(choice.name for choice in choices)
     labelled: dict[str, Choice] = {}
     for text, choice in zip(texts, choices, strict=True):

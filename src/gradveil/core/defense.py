@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
-from torch import Generator, nn
+import torch
+from torch import Generator, Tensor, nn
 
 from gradveil.core.mixture import Mixture
 from gradveil.core.scenario import Scenario
@@ -30,15 +32,27 @@ class Paper:
 class Defense:
     """No defense: the update as it is.
 
-    Stages run in the order of the methods below; see `gradveil.core.client`. `stronger` names the options that make a
-    defense stronger as they grow: an audit in which more of it leaks more has something wrong.
+    Stages run in the order of the methods below; see `gradveil.core.client`. What others need to know of a defense is
+    said by its class:
+
+    - `stronger`: the options that make it stronger as they grow; an audit in which more of it leaks more is flagged.
+    - `reads`: the options that may name a file; the defense then replaces them by the content of the file.
+    - `first_option`: the option, a text, whose key may be left out (`ats:3-1-7`).
+    - `one_by_one`: whether it changes every picture alone, by draws of its own, and does nothing else. Then pictures
+      can be changed once, before any training (`gradveil protect`).
     """
 
     stronger: ClassVar[tuple[str, ...]] = ()
-    reads: ClassVar[tuple[str, ...]] = ()  # options that may name a file, and are then held as what the file says
+    reads: ClassVar[tuple[str, ...]] = ()
+    first_option: ClassVar[str] = ""
+    one_by_one: ClassVar[bool] = False
 
     def check(self, model: nn.Module) -> None:
         """ConfigError if there is nothing in this model that the defense could act on: said before the run."""
+        return None
+
+    def check_pictures(self, pictures: Tensor) -> None:
+        """ConfigError if it cannot act on these pictures [picture, channel, height, width]: raised before the run."""
         return None
 
     def bind(self, scenario: Scenario) -> Defense:
@@ -60,6 +74,15 @@ class Defense:
         """Every local step."""
         return batch
 
+    def batches(self, batch: Batch, sizes: Sequence[int], rngs: Sequence[Generator]) -> Batch:
+        """`batch` for many clients: `sizes` pictures of each, one after the other, each with its own random stream.
+
+        The result is that of `batch`, one by one. Override it where all of them together are faster.
+        """
+        each = zip(batch.images.split(list(sizes)), batch.labels.split(list(sizes)), rngs, strict=True)
+        fed = [self.batch(Batch(images, labels), rng) for images, labels, rng in each]
+        return Batch(torch.cat([one.images for one in fed]), torch.cat([one.labels for one in fed]))
+
     def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
         """Around the gradient: per-example clipping lives here."""
         return compute
@@ -71,6 +94,20 @@ class Defense:
     def acts_at(self, stage: str) -> bool:
         """Whether this defense does anything at a stage: engines skip what is the identity."""
         return getattr(type(self), stage) is not getattr(Defense, stage)
+
+    def record_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """The options as a run records them: a file is replaced by its content, so the run needs the file no more."""
+        return {**options, **{key: getattr(self, key) for key in self.reads if key in options}}
+
+    @classmethod
+    def find_in(cls, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any] | None:
+        """Its options, if it changed the model whose weights have these shapes, by name; None: no trace of it."""
+        return None
+
+    @property
+    def scale_group(self) -> int:
+        """How many numbers of an update share one scale, for the size of the upload; 0: a whole tensor."""
+        return 0
 
     def surrogate(self, seen: Update) -> Defense:
         """What an attacker who knows this defense runs in its place on dummy data: differentiable, drawing nothing.

@@ -1,7 +1,8 @@
 """The catalogue of defenses: name -> what builds it from keyword arguments."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from gradveil.core.choice import Choice
 from gradveil.core.defense import Defense
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.dpsgd import Dpsgd
@@ -49,3 +50,10 @@ DEFENSES: dict[str, Callable[..., Defense]] = {
     "precode": Precode,
     "stack": stack,
 }
+
+
+def find_defense(shapes: Mapping[str, tuple[int, ...]]) -> Choice | None:
+    """The defense that changed the model whose weights have these shapes, by name; None: there is no trace of one."""
+    classes = {name: row for name, row in DEFENSES.items() if isinstance(row, type)}
+    found = ((name, row.find_in(shapes)) for name, row in classes.items())
+    return next((Choice(name=name, options=options) for name, options in found if options is not None), None)

@@ -7,6 +7,7 @@ without them reports at best the picture as fed.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +20,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch, Update
 from gradveil.core.view import View
 from gradveil.transforms.library import library_of
-from gradveil.transforms.pipeline import CropAndFlip
+from gradveil.transforms.pipeline import CropAndFlip, crop_and_flip, run_policy
 from gradveil.transforms.policy import Policy
 from gradveil.transforms.policy_file import read_policy
 
@@ -43,6 +44,8 @@ class Ats(Defense):
     """
 
     reads: ClassVar[tuple[str, ...]] = ("policy", "library")
+    first_option: ClassVar[str] = "policy"
+    one_by_one: ClassVar[bool] = True
 
     policy: str = "3-1-7+43-18-18"
     library: str | tuple[str, ...] = DEFAULT
@@ -75,6 +78,11 @@ class Ats(Defense):
         if self.augment:
             images = CropAndFlip.draw(len(images), rng).apply(images)
         return Batch(self.drawn_from(images, rng), batch.labels)
+
+    def batches(self, batch: Batch, sizes: Sequence[int], rngs: Sequence[Generator]) -> Batch:
+        """All at once: each client draws what it would draw alone, and pictures do not depend on each other."""
+        images = crop_and_flip(batch.images, sizes, rngs) if self.augment else batch.images
+        return Batch(run_policy(self.drawn_from, images, sizes, rngs), batch.labels)
 
     def surrogate(self, seen: Update) -> Defense:
         """None: the update is that of the pictures as fed. What was done to them is in the views."""

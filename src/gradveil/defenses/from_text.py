@@ -15,7 +15,7 @@ def defense_from(text: str, where: str = "--defense") -> Defense:
     >>> defense_from("prune:ratio=0.5")
     Prune(ratio=0.5)
     """
-    choice = parse_choice(text, where)
+    choice = parse_choice(text, where, DEFENSES)
     if choice.name not in DEFENSES:
         raise unknown("defense", choice.name, DEFENSES, where)
     factory = DEFENSES[choice.name]

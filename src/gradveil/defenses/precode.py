@@ -12,8 +12,9 @@ from __future__ import annotations
 import copy
 import math
 from collections import OrderedDict
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -81,6 +82,12 @@ class Precode(Defense):
             if isinstance(layer, VariationalBottleneck) and layer.size != self.size:
                 told = f"size = {self.size}, the bottleneck of this model has {layer.size}"
                 raise ConfigError(f"precode: {told}, take size = {layer.size}")
+
+    @classmethod
+    def find_in(cls, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any] | None:
+        """The size of the bottleneck among the weights."""
+        inner = [shape for name, shape in shapes.items() if name.endswith(f".{BOTTLENECK}.decoder.weight")]
+        return {"size": inner[0][1]} if inner and len(inner[0]) == 2 and all(inner[0]) else None
 
     def model(self, model: nn.Module) -> nn.Module:
         """A copy; the last linear layer, by name `fc`, becomes `fc.bottleneck` and `fc.head`, if it is not so yet."""

@@ -58,6 +58,10 @@ class Qsgd(Defense):
             raise ConfigError(f"qsgd: bucket = {self.bucket} is out of range, take a number >= 0 (0: the whole tensor)")
 
     @property
+    def scale_group(self) -> int:
+        return self.bucket
+
+    @property
     def highest(self) -> int:
         return levels_of(self.bits) if self.levels is None else self.levels
 

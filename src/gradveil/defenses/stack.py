@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 from torch import Generator, nn
 
+from gradveil.core.check import complete
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.mixture import Mixture
@@ -77,6 +79,9 @@ class Stack(Defense):
     def acts_at(self, stage: str) -> bool:
         return any(defense.acts_at(stage) for defense in self.defenses)
 
+    def record_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {**options, "of": tuple(map(_record_row, options["of"]))}
+
     @property
     def parts(self) -> tuple[Defense, ...]:
         return tuple(part for defense in self.defenses for part in defense.parts)
@@ -128,16 +133,27 @@ def _built(row: Mapping[str, object]) -> Defense:
 
     if not isinstance(row, Mapping):
         raise ConfigError(f"stack: of: {row!r} is no table, write {{name = ..., option = ...}} in a config file")
-
-    options = dict(row)
-    name = options.pop("name", None)
+    name, options = row.get("name"), _options_in(row)
     if not isinstance(name, str):
         raise ConfigError(f"stack: {dict(row)} names no defense, write {{name = ..., option = ...}}")
     if name not in DEFENSES:
         raise unknown("defense", name, DEFENSES, where="stack")
     try:
-        return DEFENSES[name](
-            **{key: tuple(value) if isinstance(value, list) else value for key, value in options.items()}
-        )
+        return DEFENSES[name](**options)
     except TypeError as error:
         raise ConfigError(f"stack: {name} cannot be built from {options}, {error}") from error
+
+
+def _options_in(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items() if key != "name"}
+
+
+def _record_row(row: Any) -> Any:
+    """One row of `of` with all options as a run records them."""
+    from gradveil.defenses import DEFENSES
+
+    if not isinstance(row, Mapping):
+        return row
+    factory = DEFENSES[row["name"]]
+    options = complete(factory, _options_in(row))
+    return {"name": row["name"], **factory(**options).record_options(options)}

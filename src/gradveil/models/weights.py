@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -27,11 +27,11 @@ _asked_for_pickles: ContextVar[bool] = ContextVar("asked_for_pickles", default=F
 
 
 class OtherModelError(ConfigError):
-    """The weights are of another model; `unexpected` are the names that this one does not have."""
+    """The weights are of another model; `unexpected` are the shapes of those that this one does not have."""
 
-    def __init__(self, said: str, unexpected: Iterable[str]) -> None:
-        super().__init__(said)
-        self.unexpected = frozenset(unexpected)
+    def __init__(self, message: str, unexpected: Mapping[str, tuple[int, ...]]) -> None:
+        super().__init__(message)
+        self.unexpected = dict(unexpected)
 
 
 @contextmanager
@@ -99,14 +99,14 @@ def _fitting(file: Path, path: Path, expected: dict[str, Tensor]) -> dict[str, T
 
 def _check_names(path: Path, expected: dict[str, Tensor], found: dict[str, tuple[int, ...]]) -> None:
     missing = [name for name in expected if name not in found]
-    unexpected = [name for name in found if name not in expected]
+    unexpected = {name: shape for name, shape in found.items() if name not in expected}
     misshaped = [
         f"{name} {found[name]} instead of {tuple(tensor.shape)}"
         for name, tensor in expected.items()
         if name in found and found[name] != tuple(tensor.shape)
     ]
-    told = [("missing", missing), ("unexpected", unexpected), ("of another shape", misshaped)]
-    faults = [f"{len(names)} {kind}: {_first(names)}" for kind, names in told if names]
+    kinds = [("missing", missing), ("unexpected", list(unexpected)), ("of another shape", misshaped)]
+    faults = [f"{len(names)} {kind}: {_first(names)}" for kind, names in kinds if names]
     if faults:
         raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}", unexpected)
 

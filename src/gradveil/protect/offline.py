@@ -28,8 +28,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
-from gradveil.defenses.ats import Ats
-from gradveil.defenses.loda.loda import Loda
+from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.starts import hash_of
 from gradveil.experiment.folder import JOURNAL
 from gradveil.experiment.journal import Journal
@@ -52,25 +51,24 @@ class Protection:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not isinstance(self.defense, Ats | Loda):
+        if not self.defense.one_by_one:
+            able = ", ".join(name for name, row in DEFENSES.items() if getattr(row, "one_by_one", False))
             raise ConfigError(
-                f"--defense: {self.settings['name']} does not change pictures one by one, take ats or loda; "
-                "gradveil audit runs every defense"
+                f"{self.settings['name']} does not change pictures one by one, take one of {able}; "
+                "an audit runs every defense",
+                key="defense",
             )
         self.defense.check(torch.nn.Identity())
-        if isinstance(self.defense, Loda):
-            self.defense.check_pictures(self.dataset.images)
+        self.defense.check_pictures(self.dataset.images)
         check_amount(ARCHIVE, (len(self.dataset), *self.dataset.shape))
 
     def encode(self, pictures: Tensor) -> Tensor:
         """Whatever is drawn belongs to the picture, so neither its place nor its neighbors matter."""
-        if isinstance(self.defense, Loda):
-            return self.defense.encode(pictures)
-        return torch.stack([self._one(picture) for picture in pictures])
-
-    def _one(self, picture: Tensor) -> Tensor:
-        rng = Seed(self.seed).at("protect", hash_of(picture)).rng()
-        return self.defense.batch(Batch(picture[None], torch.ones(1, 1).to(picture)), rng).images[0]
+        streams = [Seed(self.seed).at("protect", hash_of(picture)).rng() for picture in pictures]
+        fed = self.defense.data(Batch(pictures, torch.ones(len(pictures), 1).to(pictures)), streams[0])
+        if self.defense.acts_at("batch"):
+            fed = self.defense.batches(fed, [1] * len(pictures), streams)
+        return fed.images
 
     def described(self, precision: str) -> dict[str, Any]:
         """What a folder must agree in to go on in it."""

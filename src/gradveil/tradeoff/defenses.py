@@ -8,7 +8,7 @@ from itertools import product
 from typing import Literal
 
 from gradveil.core.check import complete
-from gradveil.core.choice import FIRST, Choice, label_of, parse_choice, split_outside
+from gradveil.core.choice import Choice, first_option, label_of, parse_choice, split_outside
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES
@@ -65,17 +65,17 @@ def strengths(text: str) -> list[Choice]:
     """
     name, colon, options = text.partition(":")
     if not colon:
-        return [parse_choice(text, "--defense")]
+        return [parse_choice(text, "--defense", DEFENSES)]
     values: dict[str, list[str]] = {}
-    key = FIRST.get(name.strip(), "")
+    key = first_option(DEFENSES.get(name.strip()))
     for part in split_outside(options, ","):
         given, equals, value = part.partition("=")
         key = given.strip() if equals else key
         values.setdefault(key, []).append(value if equals else part)
     if "" in values:
-        return [parse_choice(text, "--defense")]  # which says what is wrong with it
+        return [parse_choice(text, "--defense", DEFENSES)]  # which says what is wrong with it
     each = product(*([f"{key}={value}" for value in some] for key, some in values.items()))
-    return [parse_choice(f"{name}:{','.join(pairs)}", "--defense") for pairs in each]
+    return [parse_choice(f"{name}:{','.join(pairs)}", "--defense", DEFENSES) for pairs in each]
 
 
 def _asked(choice: Choice) -> Candidate:

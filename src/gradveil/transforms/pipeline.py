@@ -1,17 +1,21 @@
-"""Random crop and horizontal flip, as training pipelines do before a policy. What is drawn is an argument."""
+"""Random crop and horizontal flip, then a policy, as training pipelines do. What is drawn is an argument."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
+from gradveil.transforms.draw import Draw
 from gradveil.transforms.geometry import moved
+from gradveil.transforms.policy import Policy
 from gradveil.transforms.rounding import Pictures
 
 PADDING = 4
+AT_ONCE = 4096  # pictures that are cropped and transformed at once
 Offsets = Int[Tensor, " image"]
 Flips = Bool[Tensor, " image"]
 
@@ -35,6 +39,22 @@ class CropAndFlip(NamedTuple):
         """Moves the draws to where the pictures are."""
         top, left, flipped = (part.to(images.device) for part in self)
         return flip(crop(images, top, left, padding), flipped)
+
+
+def crop_and_flip(images: Pictures, sizes: Sequence[int], rngs: Sequence[Generator]) -> Pictures:
+    """The pictures of many clients, `sizes` of each, cropped and flipped as each client draws it."""
+    drawn = [CropAndFlip.draw(size, rng) for size, rng in zip(sizes, rngs, strict=True)]
+    whole = [torch.cat(parts).to(images.device).split(AT_ONCE) for parts in zip(*drawn, strict=True)]
+    pieces = zip(images.split(AT_ONCE), *whole, strict=True)
+    return torch.cat([CropAndFlip(*draw).apply(piece) for piece, *draw in pieces])
+
+
+def run_policy(policy: Policy, images: Pictures, sizes: Sequence[int], rngs: Sequence[Generator]) -> Pictures:
+    """The pictures of many clients, `sizes` of each, through a policy as each client draws it."""
+    drawn = [policy.draw(size, rng) for size, rng in zip(sizes, rngs, strict=True)]
+    choice, signs = (torch.cat(parts).split(AT_ONCE) for parts in zip(*drawn, strict=True))
+    pieces = zip(images.split(AT_ONCE), choice, signs, strict=True)
+    return torch.cat([policy.apply(piece, Draw(c, s)) for piece, c, s in pieces])
 
 
 def crop(images: Pictures, top: Offsets, left: Offsets, padding: int = PADDING) -> Pictures:

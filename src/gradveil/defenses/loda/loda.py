@@ -49,6 +49,7 @@ class Loda(Defense):
 
     stronger: ClassVar[tuple[str, ...]] = ("c",)
     reads: ClassVar[tuple[str, ...]] = ("extractor",)
+    one_by_one: ClassVar[bool] = True
 
     extractor: str = ""
     layers: str = "first5"
