@@ -28,20 +28,20 @@ from honest_models import ARCHITECTURES, RUNS, STAGES, Checkpoint, blown_up, hon
 from planted_models import plant, shipped_variants, variants
 
 from gradveil.attacks.rtf import RobbingTheFed
-from gradveil.data.base import Dataset
-from gradveil.data.photos import photos
 from gradveil.core.defense import Defense
-from gradveil.inspection import inspect
-from gradveil.inspection.finding import Inspection
-from gradveil.inspection.front_layer import CHECK as FRONT
 from gradveil.core.interval import rate_interval
-from gradveil.metrics.align import align
-from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.models import MODELS
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.data.base import Dataset
+from gradveil.data.photos import photos
+from gradveil.inspection import inspect
+from gradveil.inspection.finding import Inspection
+from gradveil.inspection.front_layer import CHECK as FRONT
+from gradveil.metrics.align import align
+from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.models import MODELS
 
 RECOVERED = 20.0  # dB
 LEVELS = (0.0, 0.1, 0.3, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)

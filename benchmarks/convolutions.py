@@ -19,18 +19,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradveil.engine import matcher
-from gradveil.engine.distance import L2
-from gradveil.engine.matcher import OneTrial, Vmap
-from gradveil.engine.trilinear import Trilinear
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
-from gradveil.models import MODELS
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.engine import matcher
+from gradveil.engine.distance import L2
+from gradveil.engine.matcher import OneTrial, Vmap
+from gradveil.engine.trilinear import Trilinear
+from gradveil.models import MODELS
 
 CLASSES, RATE, REPEATS = 100, 5e-3, 5
 

@@ -14,12 +14,12 @@ from typing import Any
 import torch
 
 from gradveil.core.compute import pick_device
+from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
+from gradveil.experiment.provenance import device_name, now
+from gradveil.models import MODELS
 from gradveil.train.federated import train
 from gradveil.train.settings import Federation
-from gradveil.models import MODELS
-from gradveil.experiment.provenance import device_name, now
-from gradveil.core.types import Batch
 
 WAYS: dict[str, dict[str, Any]] = {
     "joint": {"joint": True},

@@ -22,12 +22,12 @@ import torch
 
 from gradveil import __version__, data
 from gradveil.core.defense import Defense
+from gradveil.core.types import Batch
 from gradveil.flower import train as flower
+from gradveil.models import MODELS
 from gradveil.train import federated as local
 from gradveil.train.result import Trained
 from gradveil.train.settings import Federation
-from gradveil.models import MODELS
-from gradveil.core.types import Batch
 
 SIZE = 16
 

@@ -21,16 +21,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from gradveil.attacks.dlg import dlg
-from gradveil.engine.priors.prior import TotalVariation
 from gradveil.core.compute import Compute
-from gradveil.data.photos import photos
 from gradveil.core.defense import Defense
-from gradveil.models import MODELS
-from gradveil.models.normalize import constants_of
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation, observe
 from gradveil.core.types import Batch
+from gradveil.data.photos import photos
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.models import MODELS
+from gradveil.models.normalize import constants_of
 
 TV, SEED = 3e-4, Seed(0)
 

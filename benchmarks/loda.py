@@ -15,11 +15,10 @@ from dataclasses import replace
 import torch
 
 from gradveil.core.compute import Compute, pick_device
-from gradveil.defenses.loda.loda import Loda, loda_1, loda_2, loda_3
 from gradveil.defenses.loda.encode import at_once
+from gradveil.defenses.loda.loda import PRESETS, Loda
 from gradveil.experiment.provenance import device_name, now
 
-PRESETS = {"loda-1": loda_1, "loda-2": loda_2, "loda-3": loda_3}
 STEPS = 500
 
 

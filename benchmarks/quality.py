@@ -20,14 +20,14 @@ from torch import Tensor, nn
 
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
-from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
-from gradveil.metrics import METRICS
-from gradveil.models import MODELS
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.metrics import METRICS
+from gradveil.models import MODELS
 
 MARKS = (3 / 8, 5 / 8, 7 / 8)
 

@@ -24,11 +24,11 @@ import torch.nn.functional as F
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Backend, Compute
 from gradveil.core.defense import Defense
-from gradveil.models import MODELS
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import Observation, observe
 from gradveil.core.types import Batch
+from gradveil.models import MODELS
 
 CLASSES, RATE = 1000, 5e-3
 

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 
 from gradveil.core.client import in_client_mode, loss_of
 from gradveil.core.compute import Compute
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
 from gradveil.models import MODELS
 from gradveil.search.accuracy import jacobian_scores
 from gradveil.search.similarity import Similarity
-from gradveil.core.scenario import LocalTraining
-from gradveil.core.seeds import Seed
 
 CLASSES, SHAPE, ROUND = 100, (3, 32, 32), 63
 CONSTANTS = {"mean": (0.5, 0.5, 0.5), "std": (0.25, 0.25, 0.25)}

@@ -11,6 +11,7 @@ from typing import Any
 
 from gradveil.core.check import shown
 from gradveil.core.errors import ConfigError
+from gradveil.core.preset import fact_of
 
 NO_ROWS: Mapping[str, object] = MappingProxyType({})
 LONGEST_LABEL = 64
@@ -75,11 +76,6 @@ def split_outside(text: str, mark: str) -> list[str]:
     return parts
 
 
-def first_option(row: object) -> str:
-    """The option, a text, whose key may be left out for this row of a catalogue: its `first_option`, if it has one."""
-    return getattr(row, "first_option", "")
-
-
 def parse_choice(text: str, where: str, catalogue: Mapping[str, object] = NO_ROWS) -> Choice:
     """One method with its options. A row of the `catalogue` may say of which option the key may be left out.
 
@@ -94,7 +90,7 @@ def parse_choice(text: str, where: str, catalogue: Mapping[str, object] = NO_ROW
     if not name.strip() or (colon and not options.strip()):
         raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {shown(text)}")
     name, pairs = name.strip(), split_outside(options, ",") if colon else []
-    first = first_option(catalogue.get(name))
+    first = fact_of(catalogue.get(name), "first_option", "")
     if first and pairs and "=" not in pairs[0]:
         pairs[0] = f"{first}={pairs[0]}"
     parsed = parse_pairs(pairs, where)

@@ -56,6 +56,17 @@ def summary_of(row: Callable[..., Any]) -> str:
     return (inspect.getdoc(row) or "").partition("\n")[0]
 
 
+def fact_of(row: object, name: str, default: T) -> T:
+    """What the class of a method states of itself, such as `stronger` of a defense; also where a row is a preset of it.
+
+    >>> class Spin:
+    ...     stronger = ("speed",)
+    >>> fact_of(Preset(Spin, "A preset."), "stronger", ()), fact_of(len, "stronger", ())
+    (('speed',), ())
+    """
+    return getattr(inspect.unwrap(row), name, default) if callable(row) else default
+
+
 def paper_of(row: Callable[..., Any]) -> Any:
     """The paper that a row comes from: `PAPER` of its module, or None."""
     return getattr(sys.modules[row.__module__], "PAPER", None)

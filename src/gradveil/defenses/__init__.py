@@ -10,9 +10,11 @@ from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import instahide
 from gradveil.defenses.laplacian import Laplacian
-from gradveil.defenses.loda.loda import Loda, loda_1, loda_2, loda_3
+from gradveil.defenses.loda.loda import PRESETS as LODA_PRESETS
+from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.mixup import Mixup
-from gradveil.defenses.oasis import Oasis, oasis_hf, oasis_mr, oasis_mr_sh
+from gradveil.defenses.oasis import PRESETS as OASIS_PRESETS
+from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.qsgd import Qsgd
@@ -35,13 +37,9 @@ DEFENSES: dict[str, Callable[..., Defense]] = {
     "ats": Ats,
     "random-policy": random_policy,
     "oasis": Oasis,
-    "oasis-mr": oasis_mr,
-    "oasis-mr+sh": oasis_mr_sh,
-    "oasis-hf": oasis_hf,
+    **OASIS_PRESETS,
     "loda": Loda,
-    "loda-1": loda_1,
-    "loda-2": loda_2,
-    "loda-3": loda_3,
+    **LODA_PRESETS,
     "mixup": Mixup,
     "instahide": instahide,
     "dpsgd": Dpsgd,

@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.preset import Preset
 from gradveil.core.types import Batch, Update
 from gradveil.defenses._copies import TRANSFORMS, Interpolation
 
@@ -65,16 +66,23 @@ class Oasis(Defense):
         return self
 
 
-def oasis_mr() -> Oasis:
-    """OASIS by quarter turns, the paper's choice against RTF."""
-    return Oasis(transforms=("major",))
-
-
-def oasis_mr_sh(*, interpolation: Interpolation = "bilinear") -> Oasis:
-    """OASIS by quarter turns and shears, the paper's choice against CAH."""
-    return Oasis(transforms=("major", "shear"), interpolation=interpolation)
-
-
-def oasis_hf() -> Oasis:
-    """OASIS by a horizontal flip, the weakest of the paper."""
-    return Oasis(transforms=("hflip",))
+PRESETS = {
+    "oasis-mr": Preset(
+        Oasis,
+        "OASIS by quarter turns, the paper's choice against RTF.",
+        fixed=("transforms", "interpolation"),
+        transforms=("major",),
+    ),
+    "oasis-mr+sh": Preset(
+        Oasis,
+        "OASIS by quarter turns and shears, the paper's choice against CAH.",
+        fixed=("transforms",),
+        transforms=("major", "shear"),
+    ),
+    "oasis-hf": Preset(
+        Oasis,
+        "OASIS by a horizontal flip, the weakest of the paper.",
+        fixed=("transforms", "interpolation"),
+        transforms=("hflip",),
+    ),
+}

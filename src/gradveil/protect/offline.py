@@ -23,6 +23,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, sync_folder, write_whole
 from gradveil.core.hashes import hash_tensors, sha256
+from gradveil.core.preset import fact_of
 from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
@@ -52,7 +53,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         if not self.defense.one_by_one:
-            able = ", ".join(name for name, row in DEFENSES.items() if getattr(row, "one_by_one", False))
+            able = ", ".join(name for name, row in DEFENSES.items() if fact_of(row, "one_by_one", False))
             raise ConfigError(
                 f"{self.settings['name']} does not change pictures one by one, take one of {able}; "
                 "an audit runs every defense",

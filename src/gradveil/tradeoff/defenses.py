@@ -8,9 +8,10 @@ from itertools import product
 from typing import Literal
 
 from gradveil.core.check import complete
-from gradveil.core.choice import Choice, first_option, label_of, parse_choice, split_outside
+from gradveil.core.choice import Choice, label_of, parse_choice, split_outside
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.preset import fact_of
 from gradveil.defenses import DEFENSES
 
 Role = Literal["none", "noise", "random", "defense"]
@@ -67,7 +68,7 @@ def strengths(text: str) -> list[Choice]:
     if not colon:
         return [parse_choice(text, "--defense", DEFENSES)]
     values: dict[str, list[str]] = {}
-    key = first_option(DEFENSES.get(name.strip()))
+    key = fact_of(DEFENSES.get(name.strip()), "first_option", "")
     for part in split_outside(options, ","):
         given, equals, value = part.partition("=")
         key = given.strip() if equals else key

@@ -12,6 +12,7 @@ from gradveil.audit.verdict.identify import FIRST
 from gradveil.audit.verdict.leak import NEGATIVE, Baselines
 from gradveil.audit.verdict.tally import Tally
 from gradveil.core.interval import mean_interval
+from gradveil.core.preset import fact_of
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
 
@@ -97,5 +98,5 @@ def _is_stronger(easy: Any, hard: Any) -> bool:
     if not (isinstance(easy, Mapping) and isinstance(hard, Mapping)) or easy.get("name") != hard.get("name"):
         return False
     changed = [key for key in easy.keys() | hard.keys() if easy.get(key) != hard.get(key)]
-    growing = getattr(DEFENSES.get(str(easy.get("name"))), "stronger", ())
+    growing = fact_of(DEFENSES.get(str(easy.get("name"))), "stronger", ())
     return len(changed) == 1 and changed[0] in growing and easy[changed[0]] < hard[changed[0]]

@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from gradveil.core.defense import Defense, Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.preset import Preset
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, Update
 from gradveil.defenses.loda.cache import Cache
@@ -145,46 +146,32 @@ def shape_of(pictures: Tensor) -> Shape:
 
 
 def loda_of(defense: Defense | None) -> Loda | None:
-    if isinstance(defense, Stack):
-        return next((found for one in defense.defenses if (found := loda_of(one)) is not None), None)
-    return defense if isinstance(defense, Loda) else None
+    """The first LODA among the parts of a defense that is known."""
+    return next((part for part in defense.parts if isinstance(part, Loda)), None) if defense is not None else None
 
 
 def without_loda(defense: Defense | None) -> Defense | None:
-    """What is left to model at the update."""
-    if isinstance(defense, Stack):
-        rest = tuple(left for one in defense.defenses if (left := without_loda(one)) is not None)
-        return Stack(rest) if rest else None
-    return None if isinstance(defense, Loda) else defense
+    """The other parts: what is left to model at the update."""
+    if defense is None or isinstance(defense, Loda):
+        return None
+    rest = tuple(part for part in defense.parts if not isinstance(part, Loda))
+    return defense if rest == defense.parts else Stack(rest) if rest else None
 
 
-def preset(of_layers: str, weight: float, summary: str) -> Callable[..., Loda]:
-    """LODA with the paper's choice of layers and weight."""
-
-    def build(
-        *,
-        extractor: str = "",
-        layers: str = of_layers,
-        c: float = weight,
-        steps: int = 500,
-        rate: float = 0.1,
-        reduce: Reduce = "sum",
-        units: Units = "normalized",
-        public: str = "photos",
-        starts: Starts = "own",
-        seed: int = 0,
-        cache: bool = True,
-        bf16: bool = False,
-    ) -> Loda:
-        return Loda(
-            extractor=extractor, layers=layers, c=c, steps=steps, rate=rate, reduce=reduce, units=units,
-            public=public, starts=starts, seed=seed, cache=cache, bf16=bf16,
-        )  # fmt: skip
-
-    build.__doc__ = summary
-    return build
-
-
-loda_1 = preset("first5", 20.0, "LODA 1, of CIFAR-10: the first five convolutional layers, c = 20.")
-loda_2 = preset("all", 30.0, "LODA 2, of CIFAR-10: all convolutional layers, c = 30. More accurate, less private.")
-loda_3 = preset("last5+linear", 1.0, "LODA 3, of SVHN: the last five convolutional layers and the linear one, c = 1.")
+PRESETS = {
+    "loda-1": Preset(
+        Loda, "LODA 1, of CIFAR-10: the first five convolutional layers, c = 20.", layers="first5", c=20.0
+    ),
+    "loda-2": Preset(
+        Loda,
+        "LODA 2, of CIFAR-10: all convolutional layers, c = 30. More accurate, less private.",
+        layers="all",
+        c=30.0,
+    ),
+    "loda-3": Preset(
+        Loda,
+        "LODA 3, of SVHN: the last five convolutional layers and the linear one, c = 1.",
+        layers="last5+linear",
+        c=1.0,
+    ),
+}
