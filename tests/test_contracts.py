@@ -133,7 +133,7 @@ ATTACK_ROWS = {
         defense=MILD_LODA,
     ),
     "loda-inverse-paper": AttackRow(
-        easy={"steps": 200, "restarts": 1}, short={"steps": 10, "restarts": 1, "length": 5}
+        easy={"steps": 200, "restarts": 1}, short={"steps": 10, "restarts": 1, "lengths": 5}
     ),
 }
 

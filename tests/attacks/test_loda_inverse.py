@@ -91,7 +91,7 @@ def test_the_paper_looks_for_nothing_but_its_own_choice(monkeypatch: pytest.Monk
     module = sys.modules[loda_inverse.__module__]
     monkeypatch.setattr(module, "rehearsed", lambda trial: pytest.fail("rehearsed"))
     seen, _ = watched(knows=True, sees=True)
-    got = loda_inverse_paper(steps=5, restarts=1, length=3).reconstruct(seen, Seed(0), DOUBLE)
+    got = loda_inverse_paper(steps=5, restarts=1, lengths=3).reconstruct(seen, Seed(0), DOUBLE)
     assert got.notes == ("loda-inverse: c = 1, TV 0, 3 steps, from the encodings themselves",)
 
 

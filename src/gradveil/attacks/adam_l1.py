@@ -7,13 +7,12 @@ nothing.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 
-from gradveil.attacks.invertgrad import invertgrad
+from gradveil.attacks.invertgrad import OPTIONS, PARTS, search_pixels
 from gradveil.core.defense import Paper
+from gradveil.core.preset import Preset
 from gradveil.engine.distance import L1
-from gradveil.engine.inversion import Inversion
-from gradveil.engine.spaces.pixels import Start
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",
@@ -21,37 +20,15 @@ PAPER = Paper(
     2021,
     "arXiv:2011.12505",
 )
-
 TV_WEIGHTS = (1e-3, 1e-2, 1e-1, 3e-1, 1.0)  # ten times those of the cosine: a relative L1 is about as much larger
 
-
-def adam_l1(
-    *,
-    steps: int = 2400,
-    tv: tuple[float, ...] | float = TV_WEIGHTS,
-    restarts: int | None = None,
-    rate: float = 0.1,
-    start: Start = "normal",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """L1 distance, TV and signed Adam; every TV weight is tried on every picture, `restarts` runs in all."""
-    searched = invertgrad(steps=steps, tv=tv, restarts=restarts, rate=rate, start=start)
-    return replace(searched, distance=L1(relative=True, only=only, without=without))
-
-
-def adam_l1_ats(
-    *,
-    steps: int = 4800,
-    tv: float = 1e-4,
-    restarts: int = 1,
-    start: Start = "normal",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """Adam+L1 as ATS ran it: the plain sum of absolute differences, TV 1e-4, 4,800 steps, one start.
-
-    Beside a sum over all numbers of an update a TV weight of 1e-4 is next to none.
-    """
-    searched = invertgrad(steps=steps, tv=tv, restarts=restarts, start=start)
-    return replace(searched, distance=L1(only=only, without=without))
+adam_l1 = Preset(
+    search_pixels, f"L1 distance, TV and signed Adam; every TV weight is tried on every picture.\n{OPTIONS}",
+    fixed=PARTS, distance=partial(L1, relative=True), tv=TV_WEIGHTS,
+)  # fmt: skip
+adam_l1_ats = Preset(
+    search_pixels,
+    "Adam+L1 as ATS ran it: the plain sum of absolute differences, TV 1e-4, 4,800 steps, one start.\n\n"
+    f"Beside a sum over all numbers of an update, a TV weight of 1e-4 has almost no effect.\n{OPTIONS}",
+    fixed=PARTS, distance=L1, steps=4800, tv=1e-4, restarts=1,
+)  # fmt: skip

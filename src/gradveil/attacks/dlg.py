@@ -11,8 +11,11 @@ L-BFGS without a line search on the plain sum of squares, in an open space.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gradveil.core.defense import Paper
-from gradveil.engine.distance import L2
+from gradveil.core.preset import Preset
+from gradveil.engine.distance import L2, Distance
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.lbfgs_plain import PlainLbfgs
@@ -22,6 +25,12 @@ from gradveil.engine.spaces.pixels import Pixels, Start
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 VALUES = 20  # of the objective in one iteration of torch's L-BFGS
 MEMORY = 100  # pairs that it keeps; never more than there are steps
+PARTS = ("distance", "boxed", "signed")  # of a search without a line search; what tells the presets apart
+OPTIONS = """
+`steps`: values of the objective per start; `tv`: weight of total variation; `restarts`: starts per picture; `rate`:
+torch's `lr`; `start`: the picture to start from, `normal` or `uniform` noise, `gray` or `black`; `only`, `without`:
+patterns of the parameters to match or to leave out.
+"""
 
 
 def dlg(
@@ -34,7 +43,12 @@ def dlg(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """Squared distance minimized by L-BFGS, a line search of its own for every picture."""
+    """Squared distance minimized by L-BFGS, with a line search of its own for every picture.
+
+    `steps`: values of the objective per start; `tv`: weight of total variation; `restarts`: starts per picture;
+    `boxed`: keep pixels in [0, 1]; `start`: the picture to start from, `normal` or `uniform` noise, `gray` or `black`;
+    `only`, `without`: patterns of the parameters to match or to leave out.
+    """
     return Inversion(
         distance=L2(relative=True, only=only, without=without),
         space=Pixels(start=start, boxed=boxed),
@@ -45,7 +59,7 @@ def dlg(
     )
 
 
-def dlg_code(
+def search_plainly(
     *,
     steps: int = 50 * VALUES,
     tv: float = 1e-3,
@@ -54,34 +68,33 @@ def dlg_code(
     start: Start = "normal",
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    distance: Callable[..., Distance] = L2,
+    boxed: bool = False,
+    signed: bool = False,
 ) -> Inversion:
-    """DLG as the code of ATS runs it: 50 iterations, 2 starts, TV 1e-3 and steps of a ten-thousandth.
-
-    At a rate of 1e-4 without a line search all 1,000 steps together go a tenth of the way that L-BFGS proposes, so
-    the pictures hardly leave their start: a weak attack, to compare with that code and not to audit with.
-    """
+    """torch's L-BFGS without a line search, as the authors' codes run it."""
     return Inversion(
-        distance=L2(only=only, without=without),
-        space=Pixels(start=start, boxed=False),
+        distance=distance(only=only, without=without),
+        space=Pixels(start=start, boxed=boxed),
         priors=(TotalVariation(tv),) if tv else (),
-        optimizer=PlainLbfgs(rate=rate, memory=min(MEMORY, steps)),
+        optimizer=PlainLbfgs(rate=rate, signed=signed, memory=min(MEMORY, steps)),
         steps=steps,
         restarts=restarts,
     )
 
 
-def dlg_paper(
-    *,
-    steps: int = 300 * VALUES,
-    tv: float = 0.0,
-    restarts: int = 16,
-    rate: float = 1.0,
-    start: Start = "normal",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """DLG as the text of ATS tells it: the settings of DLG's paper (rate 1, no TV), 300 iterations, best of 16 starts.
-
-    Without a line search some starts run away and end as no number; one that stays is enough.
-    """
-    return dlg_code(steps=steps, tv=tv, restarts=restarts, rate=rate, start=start, only=only, without=without)
+dlg_code = Preset(
+    search_plainly,
+    "DLG as the code of ATS runs it: 50 iterations, 2 starts, TV 1e-3, rate 1e-4.\n\n"
+    "At this rate without a line search all 1,000 steps together go a tenth of the way that L-BFGS proposes, so the\n"
+    "pictures hardly leave their start: a weak attack, to compare with that code and not to audit with.\n"
+    f"{OPTIONS}",
+    fixed=PARTS,
+)  # fmt: skip
+dlg_paper = Preset(
+    search_plainly,
+    "DLG as the text of ATS describes it: rate 1, no TV, 300 iterations, best of 16 starts.\n\n"
+    "Without a line search some starts diverge and end in NaN; one that does not is enough.\n"
+    f"{OPTIONS}",
+    fixed=PARTS, steps=300 * VALUES, tv=0.0, restarts=16, rate=1.0,
+)  # fmt: skip

@@ -9,10 +9,14 @@ are means over pixels, pictures stay in their box, and they are registered by wh
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from gradveil.core.defense import Paper
-from gradveil.engine.distance import L2
+from gradveil.core.preset import Preset
+from gradveil.engine.distance import L2, Distance
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.labels import given_or_lowest
+from gradveil.engine.labels import InferLabels, given_or_idlg, given_or_lowest
 from gradveil.engine.langevin import Langevin, WarmCosine
 from gradveil.engine.optimizer import Adam
 from gradveil.engine.priors.group import GroupConsistency
@@ -20,9 +24,18 @@ from gradveil.engine.priors.prior import BatchNormStatistics, Norm, Prior, Total
 from gradveil.engine.spaces.pixels import Pixels, Start
 
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
+RELATIVE = partial(L2, relative=True)
+PARTS = ("distance", "labels")  # of the search; what tells the presets apart
+OPTIONS = """
+`tv`, `norm`, `statistics`, `group`: weights of total variation, of the pictures' size, of the distance to the
+normalization statistics, and of the distance to the mean of the restarts; `registered`: shift the restarts onto each
+other before taking the mean; `noise`: added in every step, in units of the rate; `steps`: steps per start;
+`restarts`: starts per picture; `rate`: of Adam; `start`: the picture to start from, `normal` or `uniform` noise,
+`gray` or `black`; `only`, `without`: patterns of the parameters to match or to leave out.
+"""
 
 
-def gradinversion_full(
+def search_with_all_priors(
     *,
     steps: int = 2400,
     tv: float = 3e-2,
@@ -36,47 +49,34 @@ def gradinversion_full(
     start: Start = "normal",
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    distance: Callable[..., Distance] = RELATIVE,
+    labels: InferLabels = given_or_idlg,
 ) -> Inversion:
-    """Squared distance, Adam, and all priors of GradInversion: TV, size, normalization statistics, a group of restarts.
-
-    `registered` shifts the restarts onto each other first; `noise` is added along the way, in units of the rate.
-    """
+    """Squared distance, Adam, and every prior that weighs anything."""
     adam = Adam(rate=rate, schedule=WarmCosine())
     return Inversion(
-        distance=L2(relative=True, only=only, without=without),
+        distance=distance(only=only, without=without),
         space=Pixels(start=start),
         priors=_priors(tv, norm, statistics, group, registered),
         optimizer=Langevin(inside=adam, noise=noise) if noise else adam,
         steps=steps,
         restarts=restarts,
+        infer_labels=labels,
     )
 
 
-def gradinversion_full_paper(
-    *,
-    steps: int = 20_000,
-    tv: float = 1e-4,
-    norm: float = 1e-6,
-    statistics: float = 0.1,
-    group: float = 0.01,
-    registered: bool = True,
-    noise: float = 0.2,
-    restarts: int = 8,
-    rate: float = 0.1,
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """GradInversion with the constants of its paper: plain sum of squares, 20,000 steps, labels by lowest weights."""
-    adam = Adam(rate=rate, schedule=WarmCosine())
-    return Inversion(
-        distance=L2(only=only, without=without),
-        space=Pixels(start="normal"),
-        priors=_priors(tv, norm, statistics, group, registered),
-        optimizer=Langevin(inside=adam, noise=noise) if noise else adam,
-        steps=steps,
-        restarts=restarts,
-        infer_labels=given_or_lowest,
-    )
+gradinversion_full = Preset(
+    search_with_all_priors,
+    f"Squared distance, Adam, and all priors of GradInversion.\n{OPTIONS}",
+    fixed=PARTS,
+)
+gradinversion_full_paper = Preset(
+    search_with_all_priors,
+    "GradInversion with the constants of its paper: plain sum of squares, 20,000 steps, labels by lowest weights.\n"
+    f"{OPTIONS}",
+    fixed=PARTS, distance=L2, labels=given_or_lowest,
+    steps=20_000, tv=1e-4, statistics=0.1, group=0.01, registered=True, noise=0.2, restarts=8,
+)  # fmt: skip
 
 
 def _priors(tv: float, norm: float, statistics: float, group: float, registered: bool) -> tuple[Prior, ...]:

@@ -7,10 +7,13 @@ ATS and its reproduction attack with (TV 1e-4, 4,800 steps, one restart).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from gradveil.core.defense import Paper
-from gradveil.engine.distance import Cosine
+from gradveil.core.preset import Preset
+from gradveil.engine.distance import Cosine, Distance
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.optimizer import Adam, Steps
+from gradveil.engine.optimizer import Adam, Optimizer, Steps
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.engine.selection import by_match_and_roughness, by_objective
 from gradveil.engine.spaces.pixels import Pixels, Start
@@ -21,12 +24,17 @@ PAPER = Paper(
     2020,
     "arXiv:2003.14053",
 )
-
-
 TV_WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
+PARTS = ("distance", "optimizer")  # of a search; what tells the methods apart
+OPTIONS = """
+`steps`: steps per start; `tv`: weight of total variation, or several of which every picture gets each; `restarts`:
+starts per picture, by default one per TV weight; `rate`: length of the first steps; `start`: the picture to start
+from, `normal` or `uniform` noise, `gray` or `black`; `only`, `without`: patterns of the parameters to match or to
+leave out, such as "conv*".
+"""
 
 
-def invertgrad(
+def search_pixels(
     *,
     steps: int = 2400,
     tv: tuple[float, ...] | float = TV_WEIGHTS,
@@ -35,28 +43,29 @@ def invertgrad(
     start: Start = "normal",
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    distance: Callable[..., Distance] = Cosine,
+    optimizer: Callable[..., Optimizer] = Adam,
 ) -> Inversion:
-    """Cosine distance, TV and signed Adam; every TV weight is tried on every picture, `restarts` runs in all."""
+    """Signed steps from pixel to pixel value, with TV; every TV weight is tried on every picture."""
     weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
     return Inversion(
-        distance=Cosine(only=only, without=without),
+        distance=distance(only=only, without=without),
         space=Pixels(start=start),
         priors=(TotalVariation(weights),) if any(weights) else (),
-        optimizer=Adam(rate=rate, signed=True, schedule=Steps()),
+        optimizer=optimizer(rate=rate, signed=True, schedule=Steps()),
         steps=steps,
         restarts=restarts or len(weights),
         select=by_objective if len(weights) == 1 else by_match_and_roughness,
     )
 
 
-def invertgrad_ats(
-    *,
-    steps: int = 4800,
-    tv: float = 1e-4,
-    restarts: int = 1,
-    start: Start = "normal",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """The attack as ATS ran it: one TV weight of 1e-4, 4,800 steps, the rate falling tenfold at 3/8, 5/8 and 7/8."""
-    return invertgrad(steps=steps, tv=tv, restarts=restarts, start=start, only=only, without=without)
+invertgrad = Preset(
+    search_pixels, f"Cosine distance, TV and signed Adam; every TV weight is tried on every picture.\n{OPTIONS}",
+    fixed=PARTS,
+)  # fmt: skip
+invertgrad_ats = Preset(
+    invertgrad,
+    "Inverting Gradients as ATS ran it: one TV weight of 1e-4, 4,800 steps, one start.\n\n"
+    f"The rate falls tenfold after 3/8, 5/8 and 7/8 of the steps.\n{OPTIONS}",
+    steps=4800, tv=1e-4, restarts=1,
+)  # fmt: skip

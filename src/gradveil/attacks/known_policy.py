@@ -16,9 +16,10 @@ from typing import Literal
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.preset import Preset
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Steps
-from gradveil.engine.spaces.learned_translation import Affine, Gain, Padding, Part, Shifted, Transformed, starts
+from gradveil.engine.spaces.learned_translation import Affine, Begin, Gain, Padding, Part, Shifted, Transformed, starts
 from gradveil.engine.spaces.pixels import Pixels, Reveal, Start
 from gradveil.engine.spaces.unknown_view import Viewed
 
@@ -32,6 +33,12 @@ PAPER = Paper(
 Limit = Literal["3-1-7", "43-18-18", "hybrid"] | tuple[float, float]
 PACE = 0.1  # as fast as the pixels, as the authors have it, a shift jumps before there is a picture to be moved
 LIMITS = {"3-1-7": (1.1, 0.2), "43-18-18": (0.4, 0.4), "hybrid": (1.1, 0.4)}  # of |tx| and |ty|; 2 is the whole frame
+OPTIONS = """
+`limit`: the largest shift, a policy's name or two numbers for |tx| and |ty|, where 2 is the whole frame; `padding`:
+color of the border, `black` or `gray`; `steps`: steps per start; `tv`: weight of total variation; `restarts`: starts
+per picture; `reveal`: report the picture before the shift (`private`) or as the model saw it (`fed`); `only`,
+`without`: patterns of the parameters to match or to leave out.
+"""
 
 
 def known_policy(
@@ -45,12 +52,16 @@ def known_policy(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """invertgrad through the likeliest of the views that a known policy leaves; only for attackers who know one."""
+    """invertgrad through the likeliest of the views that a known policy leaves; only for attackers who know one.
+
+    `reveal`: report the picture before the transformation (`private`) or as the model saw it (`fed`); the others are
+    those of `invertgrad`.
+    """
     searched = invertgrad(steps=steps, tv=tv, restarts=restarts, rate=rate, only=only, without=without)
     return replace(searched, space=Viewed(inner=Pixels(start=start), reveal=reveal))
 
 
-def shifted(
+def learn_shift(
     *,
     limit: Limit = "hybrid",
     padding: Padding = "black",
@@ -60,26 +71,25 @@ def shifted(
     reveal: Reveal = "private",
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    begin: Begin = "spread",
+    pace: float = PACE,
 ) -> Inversion:
-    """invertgrad that learns a shift of up to `limit` (a policy's name or |tx|, |ty|) along with the picture."""
+    """invertgrad that learns a shift along with the picture."""
     reach = reach_of(limit)
     searched = invertgrad(steps=steps, tv=tv, restarts=restarts or len(starts(reach)), only=only, without=without)
-    return learning(searched, Shifted(limit=reach, padding=padding, pace=PACE), reveal)
+    return learning(searched, Shifted(limit=reach, padding=padding, begin=begin, pace=pace), reveal)
 
 
-def shifted_re_ats(
-    *,
-    limit: Limit = "hybrid",
-    steps: int = 4800,
-    tv: float = 1e-4,
-    restarts: int = 1,
-    reveal: Reveal = "private",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """The learned shift as [Re] ATS ran it: gray comes in, from rest, TV 1e-4, 4,800 steps, one restart."""
-    searched = invertgrad(steps=steps, tv=tv, restarts=restarts, only=only, without=without)
-    return learning(searched, Shifted(limit=reach_of(limit), padding="gray", begin="rest"), reveal)
+shifted = Preset(
+    learn_shift,
+    f"invertgrad that learns a shift of up to `limit` along with the picture.\n{OPTIONS}",
+    fixed=("begin", "pace"),
+)
+shifted_re_ats = Preset(
+    learn_shift,
+    "The learned shift as [Re] ATS ran it: gray border, from rest, TV 1e-4, 4,800 steps, one start.\n" + OPTIONS,
+    fixed=("begin", "pace", "padding"), padding="gray", begin="rest", pace=1.0, steps=4800, tv=1e-4, restarts=1,
+)  # fmt: skip
 
 
 def affine(
@@ -98,7 +108,11 @@ def affine(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """invertgrad that learns shift, rotation, shear, contrast and brightness; the defaults are the ranges of ATS."""
+    """invertgrad that learns shift, rotation, shear, contrast and brightness; the defaults are the ranges of ATS.
+
+    `rotation`: largest angle in degrees; `shear`: largest slope; `scale`: largest factor of enlargement; `contrast`,
+    `brightness`: largest change of the factor 1; the others are those of `shifted`.
+    """
     reach = reach_of(limit)
     moved = Affine(limit=reach, rotation=rotation, shear=shear, scale=scale, padding=padding, pace=PACE)
     searched = invertgrad(steps=steps, tv=tv, restarts=restarts or len(starts(reach)), only=only, without=without)

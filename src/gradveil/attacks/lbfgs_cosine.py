@@ -7,12 +7,12 @@ gives the same 300 iterations and best of 16 starts and is silent about the rest
 
 from __future__ import annotations
 
-from gradveil.attacks.dlg import MEMORY, VALUES
+from gradveil.attacks.dlg import OPTIONS, PARTS, VALUES, search_plainly
 from gradveil.core.defense import Paper
+from gradveil.core.preset import Preset
 from gradveil.engine.distance import Cosine
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs
-from gradveil.engine.lbfgs_plain import PlainLbfgs
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.engine.spaces.pixels import Pixels, Start
 
@@ -34,7 +34,10 @@ def lbfgs_cosine(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """Cosine distance minimized by L-BFGS, a line search of its own for every picture."""
+    """Cosine distance minimized by L-BFGS, with a line search of its own for every picture.
+
+    The options are those of `dlg`.
+    """
     return Inversion(
         distance=Cosine(only=only, without=without),
         space=Pixels(start=start, boxed=boxed),
@@ -45,26 +48,11 @@ def lbfgs_cosine(
     )
 
 
-def lbfgs_cosine_code(
-    *,
-    steps: int = 300 * VALUES,
-    tv: float = 1e-4,
-    restarts: int = 16,
-    rate: float = 1e-4,
-    start: Start = "normal",
-    only: tuple[str, ...] = (),
-    without: tuple[str, ...] = (),
-) -> Inversion:
-    """L-BFGS+Cosine as the code of ATS runs it: 300 iterations, best of 16 starts, rate 1e-4, signed gradients.
-
-    L-BFGS learns no curvature from signs, and at 1e-4 the pictures hardly leave their start: a weak attack, to compare
-    with that code and not to audit with. Differs: the box is kept after every value and not after every iteration.
-    """
-    return Inversion(
-        distance=Cosine(only=only, without=without),
-        space=Pixels(start=start),
-        priors=(TotalVariation(tv),) if tv else (),
-        optimizer=PlainLbfgs(rate=rate, signed=True, memory=min(MEMORY, steps)),
-        steps=steps,
-        restarts=restarts,
-    )
+lbfgs_cosine_code = Preset(
+    search_plainly,
+    "L-BFGS+Cosine as the code of ATS runs it: 300 iterations, best of 16 starts, rate 1e-4, signed gradients.\n\n"
+    "L-BFGS learns no curvature from signs, and at 1e-4 the pictures hardly leave their start: a weak attack, to\n"
+    "compare with that code and not to audit with. Differs: the box is kept after every value of the objective and\n"
+    f"not after every iteration.\n{OPTIONS}",
+    fixed=PARTS, distance=Cosine, boxed=True, signed=True, steps=300 * VALUES, tv=1e-4, restarts=16,
+)  # fmt: skip

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import product
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -25,6 +25,7 @@ from gradveil.attacks.sgd_cosine import sgd_cosine
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
+from gradveil.core.preset import Preset
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.defenses.loda.encode import at_once
@@ -52,28 +53,35 @@ def loda_inverse(
     inner: Inner = "invertgrad",
     steps: int = 2400,
     restarts: int | None = None,
-    c: tuple[float, ...] = WEIGHTS,
-    tv: tuple[float, ...] = SMOOTHNESS,
-    lengths: tuple[int, ...] = LENGTHS,
+    c: tuple[float, ...] | float = WEIGHTS,
+    tv: tuple[float, ...] | float = SMOOTHNESS,
+    lengths: tuple[int, ...] | int = LENGTHS,
     features: bool = True,
     rehearsal: int = 4,
+    projected: bool = True,
 ) -> LodaInverse:
     """LODA undone: `inner` inverts the update, then the encoding, in the way that serves public pictures best.
 
     `steps`, `restarts`: of the inner attack; `c` (and LODA's own), `tv`, `lengths` (steps of the second search): all
-    tried; `features`: also match features; `rehearsal`: public pictures that they are tried on.
+    tried; `features`: also match features; `rehearsal`: public pictures that they are tried on, 0: the first of each
+    is taken; `projected`: whether the gradient is projected as LODA's own is.
     """
-    leaked = INNER[inner](steps=steps, restarts=restarts)
-    searched = {"c": tuple(c), "tv": tuple(tv), "lengths": tuple(lengths)}
-    return LodaInverse(inner=leaked, **searched, features=features, rehearsal=rehearsal)
+    leaked, ways = INNER[inner](steps=steps, restarts=restarts), {"c": _all_of(c), "tv": _all_of(tv)}
+    parts = {"features": features, "rehearsal": rehearsal, "projected": projected}
+    return LodaInverse(inner=leaked, **ways, lengths=_all_of(lengths), **parts)
 
 
-def loda_inverse_paper(
-    *, inner: Inner = "invertgrad", steps: int = 2400, restarts: int | None = None, c: float = 1.0, length: int = 100
-) -> LodaInverse:
-    """LODA undone as in the paper: equation 6 with c = 1 and 100 steps, no prior, the projection left out."""
-    leaked = INNER[inner](steps=steps, restarts=restarts)
-    return LodaInverse(inner=leaked, c=(c,), tv=(0.0,), lengths=(length,), rehearsal=0, projected=False)
+def _all_of(value: Any) -> tuple[Any, ...]:
+    return (value,) if isinstance(value, int | float) else tuple(value)
+
+
+loda_inverse_paper = Preset(
+    loda_inverse,
+    "LODA undone as in the paper: equation 6 with c = 1 and 100 steps, no prior, the projection left out.\n\n"
+    "The options are those of `loda-inverse`.",
+    fixed=("tv", "features", "rehearsal", "projected"),
+    c=1.0, tv=(0.0,), lengths=100, features=False, rehearsal=0, projected=False,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

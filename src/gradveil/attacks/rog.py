@@ -14,12 +14,15 @@ enhancer is another (`finish = "enhance"` takes the one that `gradveil train-gen
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
-from gradveil.engine.distance import L2
+from gradveil.core.preset import Preset
+from gradveil.engine.distance import L2, Distance
 from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, CosineDecay
@@ -36,9 +39,18 @@ PAPER = Paper(
 )
 SpaceName = Literal["bicubic", "autoencoder", "gan", "pixels"]
 FinishName = Literal["clamp", "enhance", "equalize", "equalize+enhance"]
+RELATIVE = partial(L2, relative=True)
+PARTS = ("distance", "floor", "boxed", "encoded")  # of the search; what tells the presets apart
+OPTIONS = """
+`space`: what is searched, `bicubic` pictures `factor` times smaller, the latents of an `autoencoder` or a `gan`, or
+`pixels`; `weights`: the file of the autoencoder or GAN; `finish`: what happens to the pictures at the end, `enhance`
+with the network in the file `enhancer`; `rate`: of Adam; `tv`: weight of total variation; `steps`: steps per start;
+`restarts`: starts per picture; `start`: the picture to start from, `normal` or `uniform` noise, `gray` or `black`;
+`only`, `without`: patterns of the parameters to match or to leave out.
+"""
 
 
-def rog(
+def search_small_pictures(
     *,
     steps: int = 100,
     space: SpaceName = "bicubic",
@@ -47,69 +59,43 @@ def rog(
     finish: FinishName = "clamp",
     enhancer: str = "",
     rate: float = 0.05,
-    tv: float = 1e-2,
+    tv: float = 0.0,
     restarts: int = 1,
-    start: Start = "gray",
+    start: Start = "uniform",
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
+    distance: Callable[..., Distance] = RELATIVE,
+    floor: float = 0.1,
+    boxed: bool = False,
+    encoded: bool = False,
 ) -> Inversion:
-    """ROG with our constants: small pictures that start gray (restarts: noise) and stay in their box, some TV.
-
-    `weights` is the file of an autoencoder or a GAN, `enhancer` that of the network for `finish = "enhance"`.
-    """
+    """Squared distance and Adam over fewer numbers than there are pixels."""
     return Inversion(
-        distance=L2(relative=True, only=only, without=without),
-        space=space_of(space, Bicubic(factor=factor, start=start, boxed=True), weights),
+        distance=distance(only=only, without=without),
+        space=space_of(space, Bicubic(factor=factor, start=start, encoded=encoded, boxed=boxed), weights),
         priors=(TotalVariation(tv),) if tv else (),
-        optimizer=Adam(rate=rate, schedule=CosineDecay(floor=0.1)),
+        optimizer=Adam(rate=rate, schedule=CosineDecay(floor=floor)),
         steps=steps,
         restarts=restarts,
         finish=finish_of(finish, enhancer),
     )
 
 
-def rog_code(
-    *,
-    steps: int = 100,
-    space: SpaceName = "bicubic",
-    factor: int = 4,
-    weights: str = "",
-    finish: FinishName = "clamp",
-    enhancer: str = "",
-    rate: float = 0.05,
-    restarts: int = 1,
-) -> Inversion:
-    """ROG with the constants of its code: a small picture of noise, no box, the rate falling to a tenth."""
-    return Inversion(
-        distance=L2(relative=True),
-        space=space_of(space, Bicubic(factor=factor), weights),
-        optimizer=Adam(rate=rate, schedule=CosineDecay(floor=0.1)),
-        steps=steps,
-        restarts=restarts,
-        finish=finish_of(finish, enhancer),
-    )
-
-
-def rog_paper(
-    *,
-    steps: int = 100,
-    space: SpaceName = "bicubic",
-    factor: int = 4,
-    weights: str = "",
-    finish: FinishName = "clamp",
-    enhancer: str = "",
-    rate: float = 0.05,
-    restarts: int = 1,
-) -> Inversion:
-    """ROG as its paper writes it: a picture of noise made small, the plain sum of squares."""
-    return Inversion(
-        distance=L2(),
-        space=space_of(space, Bicubic(factor=factor, encoded=True), weights),
-        optimizer=Adam(rate=rate, schedule=CosineDecay()),
-        steps=steps,
-        restarts=restarts,
-        finish=finish_of(finish, enhancer),
-    )
+rog = Preset(
+    search_small_pictures,
+    f"ROG with our constants: small pictures that start gray (restarts: noise) and stay in [0, 1], some TV.\n{OPTIONS}",
+    fixed=PARTS, boxed=True, start="gray", tv=1e-2,
+)  # fmt: skip
+rog_code = Preset(
+    search_small_pictures,
+    f"ROG with the constants of its code: a small picture of noise, no box, the rate falling to a tenth.\n{OPTIONS}",
+    fixed=PARTS,
+)
+rog_paper = Preset(
+    search_small_pictures,
+    f"ROG as its paper describes it: a picture of noise made small, the plain sum of squares.\n{OPTIONS}",
+    fixed=PARTS, distance=L2, floor=0.0, encoded=True,
+)  # fmt: skip
 
 
 def space_of(name: SpaceName, coarse: Bicubic, weights: str) -> Space:

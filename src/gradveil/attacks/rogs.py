@@ -23,6 +23,7 @@ from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.preset import Preset
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
 from gradveil.engine.gan_inversion import GanInversion, Pixels, Targets
@@ -72,12 +73,13 @@ def rogs(
     return Rogs(inner=_attack(inner), generator=generator, lpips=lpips, search=search)
 
 
-def rogs_paper(
-    *, generator: str = "", lpips: str = "", inner: str = "rog", steps: int = 1000, restarts: int = 1
-) -> Rogs:
-    """ROGS as written: the length of the difference plus LPIPS, from one random latent, with nothing to hold it."""
-    search = GanInversion(steps=steps, restarts=restarts, pixels="norm", drawn=1, reach=math.inf)
-    return Rogs(inner=_attack(inner), generator=generator, lpips=lpips, search=search)
+rogs_paper = Preset(
+    rogs,
+    "ROGS as written: the length of the difference plus LPIPS, from one random latent, with no limit on the noise.\n\n"
+    "The options are those of `rogs`.",
+    fixed=("rate", "perceptual", "pixels", "drawn", "reach", "search_class"),
+    pixels="norm", restarts=1, drawn=1, reach=math.inf,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

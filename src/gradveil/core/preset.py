@@ -4,7 +4,7 @@ A catalogue (`ATTACKS`, `DEFENSES`) maps a name to a factory: a function, a clas
 with other defaults: values in a table, where a function would repeat the signature. Its options are those of the
 factory (`gradveil.core.check.options_of` reads them), less those in `fixed`. What a list of methods shows of a row:
 `summary_of(row)` is the first line of its docstring or of the preset's text, `paper_of(row)` the `PAPER` of the module
-that the factory is in.
+in which the factory or the preset is written.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Preset(Generic[P, T]):
         self.__wrapped__ = factory  # where annotations are found
         self.__signature__ = signature.replace(parameters=parameters)
         self.__doc__ = text
-        self.__module__ = factory.__module__
+        self.__module__ = sys._getframe(1).f_globals["__name__"]  # where it is written, whose `PAPER` is its own
 
     def __call__(self, *args: P.args, **options: P.kwargs) -> T:
         given = self.__signature__.bind(*args, **options).arguments  # TypeError for what it does not take

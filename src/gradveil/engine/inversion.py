@@ -14,7 +14,7 @@ from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.seeds import Seed
 from gradveil.core.server import Observation
-from gradveil.core.types import Labels, Latent
+from gradveil.core.types import Latent
 from gradveil.engine import chunks
 from gradveil.engine.backend import Chosen, choose
 from gradveil.engine.chunks import Trials
@@ -23,7 +23,7 @@ from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.estimate_training import estimated
 from gradveil.engine.finish import Finish, clamp, files_of
 from gradveil.engine.history_average import averaged
-from gradveil.engine.labels import given_or_idlg
+from gradveil.engine.labels import InferLabels, given_or_idlg
 from gradveil.engine.memory import bytes_of
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.group import together
@@ -51,7 +51,7 @@ class Inversion(Attack):
     steps: int
     priors: tuple[Prior, ...] = ()
     restarts: int = 1
-    infer_labels: Callable[[Observation], Labels | None] = given_or_idlg  # None: they are part of the space
+    infer_labels: InferLabels = given_or_idlg  # None: they are part of the space
     finish: Finish = clamp
     select: Selection = by_objective
     stop: Stop = Stop()

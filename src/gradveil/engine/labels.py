@@ -22,7 +22,7 @@ answer leaves no trace of the label. They come in rising order, since the order 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import torch
 import torch.nn.functional as F
@@ -39,6 +39,7 @@ from gradveil.engine.label_counts import EXPLAINED, Pushes, by_signs
 OVERALL = 2.0  # pictures' worth of trust in the mean over all classes, against those of one class
 RIDGE = 0.1  # against fitting the features of so few pictures exactly
 BLOTS = 64
+InferLabels = Callable[[Observation], Labels | None]
 
 
 def given_or_idlg(seen: Observation) -> Labels:
