@@ -5,7 +5,6 @@ import os
 import stat
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,13 +38,8 @@ def code(*arguments: str) -> int:
     return left.value.code if isinstance(left.value.code, int) else 1
 
 
-def test_help_is_there_at_once_and_without_torch() -> None:
-    times = []
-    for _ in range(3):
-        start = time.perf_counter()
-        subprocess.run([sys.executable, "-m", "gradveil", "--help"], check=True, capture_output=True)
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.5
+def test_help_needs_no_torch() -> None:
+    subprocess.run([sys.executable, "-m", "gradveil", "--help"], check=True, capture_output=True)
     probe = "import sys, gradveil.cli; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 

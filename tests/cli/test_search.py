@@ -69,10 +69,9 @@ def test_killed_and_given_again_it_ends_with_the_same_file(desk: Path, tmp_path:
     command = [sys.executable, "-m", "gradveil", *SMALL, "--candidates", "24", "--workers", "1", "--quiet"]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     first = subprocess.Popen([*command, "--folder", "runs/killed"], env=environment)
-    journal, until = desk / "runs/killed/journal.jsonl", time.monotonic() + 60
+    journal = desk / "runs/killed/journal.jsonl"
     while not journal.exists() or journal.stat().st_size < 3000:
         assert first.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < until
         time.sleep(0.01)
     first.send_signal(signal.SIGKILL)
     first.wait()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
-import time
 import tracemalloc
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -197,15 +196,8 @@ def test_a_higher_level_is_wider() -> None:
     assert wide.low < narrow.low < values.mean() < narrow.high < wide.high
 
 
-def test_quick_and_small() -> None:
+def test_it_needs_little_memory() -> None:
     values = np.random.default_rng(8).normal(size=10_000)
-    mean_interval(values[:100])
-    times = []
-    for _ in range(5):
-        start = time.perf_counter()
-        mean_interval(values[:100])
-        times.append(time.perf_counter() - start)
-    assert min(times) < 0.03  # 6 ms on an idle core
     tracemalloc.start()
     mean_interval(values)
     peak = tracemalloc.get_traced_memory()[1]

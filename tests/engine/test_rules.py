@@ -98,12 +98,12 @@ def test_two_threads_in_a_tangent_at_once() -> None:
 
     def first(x: Tensor) -> Tensor:
         first_in.set()
-        second_in.wait(5)
+        second_in.wait(600)
         return 2 * x
 
     def second(x: Tensor) -> Tensor:
         second_in.set()
-        first_out.wait(5)
+        first_out.wait(600)
         return 2 * x
 
     def run_first() -> None:
@@ -111,7 +111,7 @@ def test_two_threads_in_a_tangent_at_once() -> None:
         first_out.set()
 
     def run_second() -> None:
-        first_in.wait(5)
+        first_in.wait(600)
         found["second"] = Rule(second).tangent((x,), (x,))
 
     threads = [threading.Thread(target=run) for run in (run_first, run_second)]

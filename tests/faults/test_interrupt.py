@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM at any moment: gone within seconds, what is finished is kept, the same command goes on."""
+"""Ctrl-C and SIGTERM at any moment: nobody waits for a step, what is finished is kept, the same command goes on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from children import Child, forked, records, table, until
+from children import FOREVER, GUARD, Child, forked, records, table, until
 from toys import Noise, audit
 
 from gradveil.cli import main
@@ -27,7 +27,7 @@ from gradveil.core.server import Observation
 from gradveil.engine import chunks
 from gradveil.experiment.seal import changed
 
-INTERRUPTED, AT_MOST = 130, 5.0  # seconds
+INTERRUPTED = 130
 SEARCH = (
     *("audit", "--data", "digits", "--model", "mlp", "--images", "4", "--metric", "psnr", "--device", "cpu"),
     *("--attack", "invertgrad:steps=120,restarts=1", "--attack", "dlg:steps=12,restarts=1"),
@@ -36,23 +36,23 @@ SEARCH = (
 
 
 def command(*arguments: str) -> None:
-    print("begins", flush=True)
     main(arguments)
 
 
-def began(child: Child) -> bool:
-    return child.output.exists() and "begins" in child.output.read_text()
+def began(child: Child, folder: Path) -> bool:
+    """At work, or at its end already."""
+    return (folder / "journal.jsonl").exists() or not child.is_running()
 
 
 def is_interrupted(folder: Path, after: float, *numbers: signal.Signals) -> bool:
-    """Whether the command was still at work; if so, it leaves in time and says what it keeps."""
+    """Whether the command was still at work; if so, it leaves and says what it keeps."""
     child = forked(partial(command, *SEARCH, str(folder)), folder.with_suffix(".log"))
-    until(lambda: began(child))
+    until(lambda: began(child, folder))
     time.sleep(after)
     for number in numbers:
         child.kill(number)
         time.sleep(0.02)
-    code, said = child.wait(AT_MOST), child.output.read_text()
+    code, said = child.wait(), child.output.read_text()
     assert code in (0, INTERRUPTED), said
     assert "Traceback" not in said
     if code == INTERRUPTED and len(numbers) == 1:
@@ -66,11 +66,11 @@ def interrupted_often(folder: Path, whole: Path, ways: Sequence[Sequence[signal.
     """A run that came to its end in spite of it is compared, and the next one begins."""
     rng, runs = random.Random(0), 0
     for way in ways:
-        while not is_interrupted(folder / str(runs), rng.uniform(0.1, 0.6), *way):
+        while not is_interrupted(folder / str(runs), rng.uniform(0.0, 0.5), *way):
             assert_undisturbed(folder / str(runs), whole)
             runs += 1
     child = forked(partial(command, *SEARCH, str(folder / str(runs))), folder / "log")
-    assert child.wait(60) == 0, child.output.read_text()
+    assert child.wait() == 0, child.output.read_text()
     assert_undisturbed(folder / str(runs), whole)
 
 
@@ -107,11 +107,11 @@ def test_a_second_ctrl_c_and_the_signal_of_a_scheduler(tmp_path: Path, whole: Pa
 
 
 class Long(Noise):
-    """One call that takes a minute, which no signal can reach."""
+    """One call that no signal can reach, and that does not end while the test runs."""
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         print("in the long call", flush=True)
-        time.sleep(60)
+        time.sleep(FOREVER)
         return super().reconstruct(seen, seed, compute)
 
 
@@ -139,7 +139,7 @@ def test_no_step_is_too_long_to_be_interrupted(
     until(lambda: child.output.exists() and "in the long call" in child.output.read_text())
     until(lambda: len(records(tmp_path / "run")) == 3)
     child.kill(number)
-    assert child.wait(AT_MOST) == INTERRUPTED
+    assert child.wait() == INTERRUPTED
     assert "interrupted: 3 trials are kept" in child.output.read_text()
     assert len(records(tmp_path / "run")) == 3
 
@@ -149,14 +149,12 @@ def test_no_step_is_too_long_to_be_interrupted(
 def test_a_real_search_with_long_steps_on_two_threads(backend: str, tmp_path: Path) -> None:
     """Every step of it takes ten seconds and more on a small machine."""
     scene = ("--data", "photos", "--model", "convnet64", "--images", "32", "--defense", "none")
-    how = ("--attack", "invertgrad:steps=50,restarts=2", "--backend", backend, "--device", "cpu")
+    how = ("--attack", "invertgrad:steps=100000,restarts=2", "--backend", backend, "--device", "cpu")
     words = [sys.executable, "-m", "gradveil", "audit", *scene, *how, "--out", str(tmp_path / "run")]
     with (tmp_path / "log").open("wb") as log:
         child = subprocess.Popen(words, stdout=log, stderr=log, env={**os.environ, "OMP_NUM_THREADS": "2"})
-    until(lambda: "[1/" in (tmp_path / "log").read_text(), 60)
-    time.sleep(20)
-    start = time.monotonic()
+    until(lambda: "[1/" in (tmp_path / "log").read_text())
+    time.sleep(20)  # into the middle of a step
     child.send_signal(signal.SIGINT)
-    assert child.wait(AT_MOST) == INTERRUPTED
-    assert time.monotonic() - start < AT_MOST
+    assert child.wait(GUARD) == INTERRUPTED
     assert "interrupted: 0 trials are kept" in (tmp_path / "log").read_text()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from children import forked, records, table, until
+from children import FOREVER, forked, records, table, until
 from scenes import as_float32, fedavg, one_picture, smooth
 from toys import Noise, audit, pictures
 
@@ -33,6 +33,7 @@ from gradveil.experiment.parallel import processes as workers
 from gradveil.metrics import METRICS
 
 PLAIN = {"none": Defense()}
+LIMIT = 3.0  # seconds: the others need milliseconds, and the machine may be busy
 
 
 class Pairs(Compute):
@@ -116,13 +117,11 @@ def test_a_worker_that_dies_in_the_middle_of_its_answer(tmp_path: Path, monkeypa
 
 
 def test_a_worker_that_hangs_is_ended_at_the_limit(tmp_path: Path, sound: str) -> None:
-    start = time.monotonic()
-    sick = Sick(happens=partial(time.sleep, 60))
-    run(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=1.5))
-    assert time.monotonic() - start < 20
+    sick = Sick(happens=partial(time.sleep, FOREVER))
+    run(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     failed = [r for r in records(tmp_path / "run") if r.status == "failed"]
     assert {r.client for r in failed} == {"c0002", "c0003"}
-    assert {r.reason for r in failed} == {"its process took longer than the limit of 1.5 s"}
+    assert {r.reason for r in failed} == {"its process took longer than the limit of 3 s"}
 
 
 def test_a_limit_needs_workers(tmp_path: Path) -> None:
@@ -139,11 +138,11 @@ def test_all_at_once(tmp_path: Path, notes: Path) -> None:
     """Four attacks in one run, each sick in its way: every trial is there, and only the sick ones failed."""
     attacks = {
         "dies": Sick(happens=die),
-        "hangs": Sick(happens=partial(time.sleep, 60)),
+        "hangs": Sick(happens=partial(time.sleep, FOREVER)),
         "needs-memory": Sick(happens=raise_memory_error),
         "nan": Noise(loss=lambda name: float("nan") if name == "c0002" else 1.0),
     }
-    run(audit(attacks, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=1.5))
+    run(audit(attacks, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     found = records(tmp_path / "run")
     assert len(found) == 4 * 8
     failed = {(r.attack, r.client) for r in found if r.status == "failed"}
@@ -211,7 +210,7 @@ def alive(pid: int) -> bool:
 
 def tell_and_sleep(notes: Path) -> None:
     (notes / str(os.getpid())).touch()
-    time.sleep(60)
+    time.sleep(FOREVER)
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks for processes in /proc")
@@ -224,13 +223,11 @@ def test_workers_leave_with_their_parent_and_its_lock_clears_itself(
     parent = forked(slow, tmp_path / "log")
     until(lambda: len(list(notes.iterdir())) == 2)
     parent.kill(number)
-    assert parent.wait(5) == -number
-    start = time.monotonic()
+    assert parent.wait() == -number
     sound = Sick(happens=lambda: None)
     run(audit({"a": sound, "b": sound}, PLAIN, clients=8), tmp_path / "run", Pairs())  # the lock is free at once
     assert len(records(tmp_path / "run")) == 16
-    until(lambda: not any(alive(int(p.name)) for p in notes.iterdir()), seconds=5)
-    assert time.monotonic() - start < 10
+    until(lambda: not any(alive(int(p.name)) for p in notes.iterdir()))
 
 
 def test_threads_are_as_before(tmp_path: Path) -> None:
