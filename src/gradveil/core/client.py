@@ -11,7 +11,7 @@ send Defense.update(update)                               update    (last)
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -20,7 +20,7 @@ from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
 from gradveil.core.scenario import LocalTraining, Loss
-from gradveil.core.types import Batch, Params, Update
+from gradveil.core.types import Batch, GradientFn, Params, Update
 
 if TYPE_CHECKING:
     from gradveil.core.defense import Defense
@@ -63,20 +63,41 @@ class Step(NamedTuple):
     update: Update
 
 
-def local_steps(
-    model: nn.Module, params: Params, data: Batch, training: LocalTraining, defense: Defense, rng: Generator
-) -> Iterator[Step]:
-    """The steps of one round, before `Defense.update`. `model` is in client mode (see `in_client_mode`)."""
+def gradient_of(model: nn.Module, kind: Loss) -> GradientFn:
+    """The gradient of the mean loss over a batch, by the parameters."""
 
     def loss(params: Params, batch: Batch) -> Tensor:
-        return loss_of(functional_call(model, dict(params), (batch.images,)), batch.labels, training.loss)
+        return loss_of(functional_call(model, dict(params), (batch.images,)), batch.labels, kind)
 
-    gradient = defense.gradient(torch.func.grad(loss), model, rng)
+    return torch.func.grad(loss)
+
+
+def local_steps(
+    model: nn.Module,
+    params: Params,
+    data: Batch,
+    training: LocalTraining,
+    defense: Defense,
+    rng: Generator,
+    around: Callable[[GradientFn], GradientFn] = lambda gradient: gradient,
+) -> Iterator[Step]:
+    """The steps of one round, before `Defense.update`. `model` is in client mode (see `in_client_mode`).
+
+    `around` is what the training itself adds to the gradient that the defense sends, such as the pull of FedProx.
+    """
+    gradient = around(defense.gradient(gradient_of(model, training.loss), model, rng))
+    return take_steps(params, data, training, lambda batch: defense.batch(batch, rng), gradient)
+
+
+def take_steps(
+    params: Params, data: Batch, training: LocalTraining, feed: Callable[[Batch], Batch], gradient: GradientFn
+) -> Iterator[Step]:
+    """Gradient descent with momentum from `params`: `feed` makes what is fed of each minibatch of the data."""
     update: Update | None = None
     velocity: Update | None = None
     for raw in training.batches(data):
         here = params if update is None else {name: params[name] - update[name] for name in params}
-        batch = defense.batch(raw, rng)
+        batch = feed(raw)
         direction = gradient(here, batch)
         if training.weight_decay:
             direction = {name: g + training.weight_decay * here[name] for name, g in direction.items()}

@@ -21,7 +21,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import newest_share
 from gradveil.core.types import Batch, Params, Update
 from gradveil.defenses.error_feedback import ErrorFeedback
-from gradveil.train.local_optimizer import ruled
+from gradveil.train.fedprox import local_optimizer
 from gradveil.train.settings import Federation
 from gradveil.transforms.pipeline import CropAndFlip
 
@@ -86,10 +86,10 @@ def client_reply(
     """One client's round by `local_steps`. `model` is in client mode; `running` are the statistics as sent."""
     own = round_data(data, federation, defense, client=client, round=round)
     examples = len(own.images)
-    acting, training = ruled(defense, params, federation.local_training(examples, progress), federation)
+    around, training = local_optimizer(params, federation.local_training(examples, progress), federation)
     rng = stream_of(federation, round, client).at("client").rng()
     statistics = dict(running or {}) if federation.batchnorm == "batch-shared" else {}
-    for number, step in enumerate(local_steps(model, params, own, training, acting, rng)):
+    for number, step in enumerate(local_steps(model, params, own, training, defense, rng, around)):
         if statistics:
             statistics = moved(statistics, model, step.params, step.batch.images, number)
     loss = last_loss(model, step.params, step.batch, federation)

@@ -1,42 +1,25 @@
-"""Many clients at once: `local_steps` with a client axis in front of every tensor, and the gradient under vmap.
+"""Many clients at once: `take_steps` with a client axis in front of every tensor, and the gradient under vmap.
 
-Pictures lie [example, client, ...], since `local_steps` cuts minibatches off the first axis. Everything that draws is
+Pictures lie [example, client, ...], since `take_steps` cuts minibatches off the first axis. Everything that draws is
 called client by client with the client's own stream. For defenses around the gradient there is the loop.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Generator, nn
 from torch.func import vmap
 
-from gradveil.core.client import local_steps
+from gradveil.core.client import gradient_of, take_steps
 from gradveil.core.defense import Defense
-from gradveil.core.types import Batch, GradientFn, Params
+from gradveil.core.types import Batch, Params
 from gradveil.train.client import Reply, Statistics, last_loss, moved, round_data, stream_of
-from gradveil.train.local_optimizer import ruled
+from gradveil.train.fedprox import local_optimizer
 from gradveil.train.settings import Federation
 
 Stacked = dict[str, torch.Tensor]
-
-
-@dataclass(frozen=True)
-class OfEach(Defense):
-    """A defense for every client of a stack."""
-
-    defense: Defense
-    streams: tuple[Generator, ...]
-
-    def batch(self, batch: Batch, rng: Generator) -> Batch:
-        own = [Batch(batch.images[:, i], batch.labels[:, i]) for i in range(len(self.streams))]
-        fed = [self.defense.batch(one, stream) for one, stream in zip(own, self.streams, strict=True)]
-        return Batch(torch.stack([one.images for one in fed]), torch.stack([one.labels for one in fed]))
-
-    def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
-        return vmap(compute)
 
 
 def can_stack(defense: Defense, federation: Federation) -> bool:
@@ -61,10 +44,14 @@ def stacked_replies(
     together = Batch(torch.stack([o.images for o in own], 1), torch.stack([o.labels for o in own], 1))
     streams = tuple(stream_of(federation, round, client).at("client").rng() for client in clients)
     sent = joined(params)
-    training = federation.local_training(len(own[0].images), progress)
-    acting, training = ruled(OfEach(defense, streams), sent, training, federation)
+    around, training = local_optimizer(sent, federation.local_training(len(own[0].images), progress), federation)
+    gradient = around(vmap(gradient_of(model, training.loss)))
+
+    def feed(batch: Batch) -> Batch:
+        return feed_each(defense, batch, streams)
+
     statistics = joined(running) if federation.batchnorm == "batch-shared" else {}
-    for number, step in enumerate(local_steps(model, sent, together, training, acting, streams[0])):
+    for number, step in enumerate(take_steps(sent, together, training, feed, gradient)):
         if statistics:
             statistics = vmap(lambda s, p, x, n=number: moved(s, model, p, x, n))(
                 statistics, step.params, step.batch.images
@@ -80,6 +67,13 @@ def stacked_replies(
         )
         for i, (update, stream) in enumerate(zip(updates, streams, strict=True))
     ]
+
+
+def feed_each(defense: Defense, batch: Batch, streams: Sequence[Generator]) -> Batch:
+    """`Defense.batch` for every client of a stack, with the client's own stream."""
+    each = [Batch(batch.images[:, i], batch.labels[:, i]) for i in range(len(streams))]
+    fed = [defense.batch(one, stream) for one, stream in zip(each, streams, strict=True)]
+    return Batch(torch.stack([one.images for one in fed]), torch.stack([one.labels for one in fed]))
 
 
 def joined(each: Sequence[Params]) -> Stacked:
