@@ -1,7 +1,7 @@
 """Rounds per second of federated training: `python benchmarks/federation.py [--device cuda] [--model convnet8]`.
 
 Random pictures of CIFAR's size; each way of computing runs the same federation, so that rounds compare. Prints one JSON
-line per method and way. `joint` is one pass for all clients, `stacked` a stack of clients, `loop` client by client.
+line per method and way. `fused` is one pass for all clients, `stacked` a stack of clients, `loop` client by client.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from gradveil.train.federated import train
 from gradveil.train.settings import Federation
 
 WAYS: dict[str, dict[str, Any]] = {
-    "joint": {"joint": True},
-    "joint, no graph": {"joint": True, "graphs": False},
-    "stacked": {"joint": False, "chunk": 32},
-    "loop": {"joint": False, "chunk": 1},
+    "fused": {"fused": True},
+    "fused, no graph": {"fused": True, "graphs": False},
+    "stacked": {"fused": False, "chunk": 32},
+    "loop": {"fused": False, "chunk": 1},
 }
 
 
@@ -34,9 +34,9 @@ def main() -> None:
     device = pick_device(args.device)
     for method in args.methods:
         for way in WAYS:
-            if way.startswith("joint") and method != "fedsgd":
+            if way.startswith("fused") and method != "fedsgd":
                 continue
-            if way == "joint, no graph" and device == "cpu":
+            if way == "fused, no graph" and device == "cpu":
                 continue
             print(json.dumps(measured(method, way, device, args)), flush=True)
 

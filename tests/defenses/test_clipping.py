@@ -23,7 +23,7 @@ from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.stack import Stack
-from gradveil.dp.mechanism import spent
+from gradveil.dp.accountant import epsilon_of
 
 BOTH = pytest.mark.parametrize("kind", [Dpsgd, FedCdp])
 
@@ -146,7 +146,7 @@ def test_a_ratio_needs_no_clip_and_its_surrogate_draws_nothing(kind: type) -> No
 @BOTH
 def test_no_epsilon_holds_for_noise_that_follows_the_gradient(kind: type) -> None:
     with pytest.raises(ConfigError, match=r"no epsilon holds with snr = 0 dB.*own gradient, give noise instead"):
-        spent(kind(snr=0.0), layers=2, sampling_rate=0.1, steps=10, delta=1e-5)
+        epsilon_of(kind(snr=0.0), layers=2, sampling_rate=0.1, steps=10, delta=1e-5)
 
 
 @BOTH

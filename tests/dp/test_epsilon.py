@@ -16,7 +16,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.dp import Epsilon, epsilon
-from gradveil.dp.mechanism import spent
+from gradveil.dp.accountant import epsilon_of
 
 CASES = [(1.1, 0.01, 1000, 1e-5), (0.8, 0.05, 100, 1e-5), (2.0, 0.1, 200, 1e-6), (4.0, 1.0, 50, 1e-5)]
 
@@ -130,8 +130,8 @@ def test_a_missing_library_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> N
 def test_of_a_defense() -> None:
     shared = {"sampling_rate": 0.01, "delta": 1e-5}
     alone = epsilon(noise=1.1, rounds=20, **shared)
-    assert spent(Dpsgd(noise=1.1), layers=4, steps=20, **shared) == alone
-    assert spent(FedCdp(noise=2.2), layers=4, steps=20, **shared) == alone
+    assert epsilon_of(Dpsgd(noise=1.1), layers=4, steps=20, **shared) == alone
+    assert epsilon_of(FedCdp(noise=2.2), layers=4, steps=20, **shared) == alone
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from flwr.app import Message
 from flwr.serverapp.strategy import FedAdam, FedAvg
 from torch import Tensor, nn
 
-import gradveil.train
+import gradveil.flower
 from gradveil import capture
 from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
@@ -23,13 +23,13 @@ from gradveil.defenses.from_text import defense_from
 from gradveil.flower.curious_server import read_rounds
 from gradveil.flower.server import FlowerServer
 from gradveil.flower.server_files import ServerFiles
-from gradveil.flower.strategy import drawn
+from gradveil.flower.strategy import draw_clients
 from gradveil.flower.train import train as train_by_flower
-from gradveil.train.aggregate import resting
+from gradveil.train.aggregate import zero_velocity
 from gradveil.train.client import running_of
 from gradveil.train.clients import Clients
 from gradveil.train.partition import partition
-from gradveil.train.server_rounds import Central
+from gradveil.train.server_rounds import ServerRounds
 from gradveil.train.settings import Federation
 from gradveil.train.state import State
 
@@ -93,8 +93,8 @@ def by_the_local_engine(federation: Federation, defense: str = "none") -> State:
     )
     params = {name: p.detach() for name, p in model.named_parameters()}
     running = running_of(model) if federation.batchnorm == "batch-shared" else {}
-    start = State(round=0, params=params, running=running, velocity=resting(params, federation))
-    return Central(clients).block(start, federation.rounds)[0]
+    start = State(round=0, params=params, running=running, velocity=zero_velocity(params, federation))
+    return ServerRounds(clients).block(start, federation.rounds)[0]
 
 
 SMALL = Federation(clients=4, rounds=3, batch_size=4, rate=0.1)
@@ -130,7 +130,7 @@ def test_flower_plays_the_rounds_of_the_local_engine(kind: str, tmp_path: Path) 
 def test_the_draw_of_clients_is_the_local_engine_s() -> None:
     federation = Federation(clients=10, per_round=3)
     clients = Clients(model=net(), data=pictures(), shares=(), federation=federation, defense=Defense())
-    assert [drawn(federation, n) for n in range(1, 9)] == [clients.drawn(n) for n in range(1, 9)]
+    assert [draw_clients(federation, n) for n in range(1, 9)] == [clients.draw(n) for n in range(1, 9)]
 
 
 def test_the_curve_has_loss_and_accuracy_of_every_round(tmp_path: Path) -> None:
@@ -227,7 +227,7 @@ def test_what_is_captured_is_what_the_client_trained(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("change", "told"), [
     ({"model_name": "lenett"}, "did you mean 'lenet'"),
     ({"defense_text": "prune:ratio=7"}, "--defense"),
-    ({"federation": Federation(clients=2, topology="gossip")}, "--topology: gossip has no server"),
+    ({"federation": Federation(clients=2, topology="gossip")}, "topology: gossip has no server"),
 ])  # fmt: skip
 def test_what_cannot_work_is_said_before_a_process_is_started(change: dict, told: str, tmp_path: Path) -> None:
     asked = {"model_name": "mlp", "federation": SMALL, "defense_text": "none", **change}

@@ -12,7 +12,7 @@ from flwr.app import Context, Message
 from flwr.clientapp import ClientApp
 from torch import nn
 
-import gradveil.train
+import gradveil.flower
 from gradveil.core.errors import ConfigError
 from gradveil.inspection import PlantedModelError
 

@@ -21,7 +21,7 @@ from flwr.serverapp.strategy import (
     Strategy,
 )
 
-import gradveil.train
+import gradveil.flower
 from gradveil import capture
 from gradveil.core.scenario import LocalTraining
 from gradveil.flower.arrays import record_of, tensors_of

@@ -23,7 +23,7 @@ import pytest
 import torch
 from flower_toys import Nodes, context, identity
 
-import gradveil.train
+import gradveil.flower
 from gradveil import capture, data
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch

@@ -11,7 +11,7 @@ from flower_toys import context, reply_with, small_net, state_of, step, train_me
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-import gradveil.train
+import gradveil.flower
 from gradveil.core import client
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
@@ -107,7 +107,7 @@ def test_a_training_loop_of_ones_own_uses_the_stages() -> None:
     fed: list[Batch] = []
 
     def train(message: Message, where: Context) -> Message:
-        fed.append(gradveil.flower.veiled(where).batch(batch()))
+        fed.append(gradveil.flower.defense_of(where).batch(batch()))
         return reply_with(message, step(message))
 
     sent = sent_by(app_of(gradveil.flower.veil("oasis-mr", seed=1), train), train_message(state_of(small_net())))

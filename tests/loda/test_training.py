@@ -11,7 +11,7 @@ from torch import nn
 from gradveil.core.types import Batch
 from gradveil.data import load
 from gradveil.train import extractor as training
-from gradveil.train.extractor import Schooling, in_bf16, train_extractor
+from gradveil.train.extractor import ExtractorTraining, in_bf16, train_extractor
 
 
 def test_bfloat16_is_for_gpus() -> None:
@@ -26,7 +26,7 @@ def test_a_tenth_of_the_pictures_is_held_out(monkeypatch: pytest.MonkeyPatch) ->
         return model.eval()
 
     monkeypatch.setattr(training, "fit", fit)
-    _, right = train_extractor(dataset, Schooling(model="lenet", epochs=3), "cpu")
+    _, right = train_extractor(dataset, ExtractorTraining(model="lenet", epochs=3), "cpu")
     assert torch.equal(asked["images"], dataset.images[2:])
     assert asked["bf16"] is False
     assert asked["epochs"] == 3

@@ -24,11 +24,10 @@ from gradveil.defenses.precode import Precode
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import Stack
 from gradveil.dp import epsilon
-from gradveil.dp.budget import DELTA, Budget, budget_of
-from gradveil.dp.exposure import Exposure, worst_candidates
+from gradveil.dp.budget import DELTA, Budget, Exposure, budget_of, worst_candidates
 from gradveil.train.client import pictures_of
-from gradveil.train.clients import drawn
-from gradveil.train.exposure import exposures
+from gradveil.train.clients import draw_clients
+from gradveil.train.privacy import exposures
 from gradveil.train.settings import Federation
 
 FEDERATIONS = [
@@ -48,7 +47,7 @@ def library() -> None:
 def played(client: int, federation: Federation) -> tuple[int, int, int, Counter[int]]:
     """Rounds, steps, largest batch, and how often each picture was fed, by the code that feeds them."""
     name, count, steps, largest, fed = federation.names[client], SIZES[client], 0, 0, Counter[int]()
-    mine = [number for number in range(1, federation.rounds + 1) if client in drawn(federation, number)]
+    mine = [number for number in range(1, federation.rounds + 1) if client in draw_clients(federation, number)]
     for number in mine:
         own = pictures_of(count, federation, name, number)
         data = Batch(own.reshape(-1, 1, 1, 1).float(), torch.zeros(len(own), 1))
@@ -129,7 +128,7 @@ def test_what_one_example_can_move_decides_what_the_noise_is_worth() -> None:
     ("defense", "why"),
     [
         (Stack((Mixup(), Dpsgd())), "mixup mixes pictures"),
-        (Stack((Dpsgd(), Soteria())), "soteria goes around the noise"),
+        (Stack((Dpsgd(), Soteria())), "soteria looks at the pictures again after the noise"),
         (Dpsgd(snr=0.0), "no epsilon holds with snr"),
         (Stack((Oasis(), Dpsgd(snr=0.0))), "no epsilon holds with snr"),
     ],

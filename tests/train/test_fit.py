@@ -133,5 +133,5 @@ def test_bfloat16_learns_too_and_weights_stay_float32() -> None:
 
 
 def test_nothing_to_learn_from_is_refused() -> None:
-    with pytest.raises(ConfigError, match="0 pictures"):
+    with pytest.raises(ConfigError, match="must be 1 or more, got 0"):
         fit(net(), Batch(torch.zeros(0, 3, 16, 16), torch.zeros(0, CLASSES)), epochs=1)

@@ -46,10 +46,10 @@ def by_torch(model: nn.Module, federation: Federation) -> nn.Module:
 
 
 @pytest.mark.parametrize("nesterov", [False, True])
-@pytest.mark.parametrize("joint", [False, True])
-def test_fedsgd_of_many_clients_is_one_large_batch(nesterov: bool, joint: bool) -> None:
+@pytest.mark.parametrize("fused", [False, True])
+def test_fedsgd_of_many_clients_is_one_large_batch(nesterov: bool, fused: bool) -> None:
     settings: dict[str, Any] = {"momentum": 0.9, "nesterov": nesterov, "weight_decay": 0.01, "rate": 0.3}
-    got = trained(plain_model(), method="fedsgd", how={"joint": joint}, **settings)
+    got = trained(plain_model(), method="fedsgd", how={"fused": fused}, **settings)
     federation = Federation(clients=3, rounds=4, batch_size=4, method="fedsgd", **settings)
     assert far(got.model, by_torch(plain_model(), federation)) < 1e-12
     assert far(got.model, plain_model().double()) > 1e-3
@@ -120,8 +120,8 @@ DEFENDED = {
 def test_one_pass_for_all_is_the_loop(defense: str, batchnorm: str) -> None:
     settings: dict[str, Any] = {"method": "fedsgd", "momentum": 0.9, "batchnorm": batchnorm, "augment": True}
     made = DEFENDED[defense]()
-    one = trained(normalized_model(), made, how={"joint": True}, per_round=2, **settings)
-    loop = trained(normalized_model(), made, how={"joint": False, "chunk": 1}, per_round=2, **settings)
+    one = trained(normalized_model(), made, how={"fused": True}, per_round=2, **settings)
+    loop = trained(normalized_model(), made, how={"fused": False, "chunk": 1}, per_round=2, **settings)
     assert far(one.model, loop.model) < 1e-9
     assert [a.loss for a in one.curve] == pytest.approx([b.loss for b in loop.curve], abs=1e-9)
     assert not one.notes
@@ -135,7 +135,7 @@ def test_stacked_clients_are_the_loop_in_stacks_of_any_size(method: str, defense
     settings |= {"momentum": 0.9, "nesterov": True, "weight_decay": 0.01, "split": "dirichlet:5"}
     made = DEFENSES[defense]()
     loop, pairs, all_ = (
-        trained(normalized_model(), made, how={"joint": False, "chunk": chunk}, **settings) for chunk in (1, 2, 8)
+        trained(normalized_model(), made, how={"fused": False, "chunk": chunk}, **settings) for chunk in (1, 2, 8)
     )
     assert far(pairs.model, loop.model) < 1e-10
     assert far(all_.model, loop.model) < 1e-10
@@ -159,7 +159,7 @@ def test_a_model_that_looks_across_the_batch_is_left_to_the_loop() -> None:
     model = nn.Sequential(Centered(), plain_model())
     one = trained(model, method="fedsgd")
     assert any("mixes the pictures of a batch" in note for note in one.notes)
-    assert far(one.model, trained(model, method="fedsgd", how={"joint": False}).model) < 1e-12
+    assert far(one.model, trained(model, method="fedsgd", how={"fused": False}).model) < 1e-12
 
 
 def test_error_feedback_sends_in_the_end_what_top_k_kept_back() -> None:

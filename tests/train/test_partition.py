@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from gradveil.core.errors import ConfigError
-from gradveil.train.gossip import linked, mixing
+from gradveil.train.gossip import links_of, mixing_weights
 from gradveil.train.partition import partition
 from gradveil.train.settings import Federation
 
@@ -55,7 +55,7 @@ def test_splits_that_cannot_be_are_refused(split: str) -> None:
 
 
 def test_more_clients_than_pictures() -> None:
-    with pytest.raises(ConfigError, match="cannot share"):
+    with pytest.raises(ConfigError, match="number of pictures"):
         partition(LABELS[:4], Federation())
 
 
@@ -63,17 +63,17 @@ def test_more_clients_than_pictures() -> None:
 def test_mixing_keeps_the_mean_and_brings_nodes_together(neighbors: str) -> None:
     federation = Federation(clients=6, topology="gossip", neighbors=neighbors)
     values = torch.randn(6, generator=torch.Generator().manual_seed(0)).double()
-    mixed = values
+    mix_table = values
     for round in range(60):
-        weights = mixing(linked(federation, round))
+        weights = mixing_weights(links_of(federation, round))
         assert bool((weights >= -1e-15).all())
         assert torch.allclose(weights, weights.T)
-        mixed = weights @ mixed
-    assert torch.allclose(mixed, values.mean().expand(6), atol=1e-6)
+        mix_table = weights @ mix_table
+    assert torch.allclose(mix_table, values.mean().expand(6), atol=1e-6)
 
 
 def test_a_silent_node_is_nobodys_neighbor() -> None:
-    weights = mixing(linked(Federation(clients=5, topology="gossip"), 1), silent=[2])
+    weights = mixing_weights(links_of(Federation(clients=5, topology="gossip"), 1), silent=[2])
     alone = torch.zeros(5, dtype=torch.float64)
     alone[2] = 1
     assert torch.equal(weights[2], alone)

@@ -76,7 +76,7 @@ def train_extractor(
     gradveil train-extractor public/ --data-option size=32 --model lenet --epochs 10 --out extractor.safetensors
     """
     from gradveil.cli.protect_run import compute_on, train_and_tell
-    from gradveil.train.extractor import Schooling
+    from gradveil.train.extractor import ExtractorTraining
 
-    schooling = Schooling(model=model, epochs=epochs, rate=rate, batch_size=batch_size, seed=seed)
+    schooling = ExtractorTraining(model=model, epochs=epochs, rate=rate, batch_size=batch_size, seed=seed)
     train_and_tell(data, data_option or [], schooling, out, compute_on(device, "float32"), quiet)

@@ -28,7 +28,7 @@ from gradveil.defenses.loda.starts import options_for
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import BROKEN, FULL, JOURNAL
 from gradveil.protect.offline import Protection, protect
-from gradveil.train.extractor import Schooling, store_extractor, train_extractor
+from gradveil.train.extractor import ExtractorTraining, store_extractor, train_extractor
 
 PRECISIONS = ("float32", "tf32", "bf16")
 
@@ -101,7 +101,7 @@ def _asked_for(key: str) -> str:
 
 
 def train_and_tell(
-    spec: str, data_options: Sequence[str], schooling: Schooling, out: Path, compute: Compute, quiet: bool
+    spec: str, data_options: Sequence[str], schooling: ExtractorTraining, out: Path, compute: Compute, quiet: bool
 ) -> None:
     """Nothing is written before the last epoch."""
     check_file(out)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 from gradveil.config.build import slug
 from gradveil.config.resolve import is_user_model
 from gradveil.core import toml
-from gradveil.core.errors import ConfigError, GradveilError, unknown
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.hashes import sha256
 from gradveil.train.federated import evenly
 from gradveil.train.settings import Federation
@@ -75,21 +74,11 @@ def federation_of(asked: Asked, pictures: int) -> Federation:
     if asked.federation["method"] == "fedsgd" and asked.federation["local_epochs"] != 1:
         raise ConfigError("--local-epochs: a client of fedsgd takes one batch a round, leave it out")
     rounds = ROUNDS if asked.rounds is None else asked.rounds
-    with as_options():
-        federation = Federation(**asked.federation, rounds=rounds)
-        if asked.epochs is None:
-            return federation
-        fed = (federation.per_round or federation.clients) * federation.batch_size
-        return Federation(**asked.federation, rounds=asked.epochs * max(1, pictures // fed))
-
-
-@contextmanager
-def as_options() -> Iterator[None]:
-    """Errors of the library named by the option that is at fault."""
-    try:
-        yield
-    except GradveilError as error:
-        raise ConfigError(f"--{error}".replace("--batchnorm", "--bn")) from error
+    federation = Federation(**asked.federation, rounds=rounds)
+    if asked.epochs is None:
+        return federation
+    fed = (federation.per_round or federation.clients) * federation.batch_size
+    return Federation(**asked.federation, rounds=asked.epochs * max(1, pictures // fed))
 
 
 def checkpoints_of(text: str, rounds: int) -> tuple[int, ...]:

@@ -9,9 +9,9 @@ from gradveil.cli.train_data import Material, model_for
 from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.dp.accountant import noisy_part
 from gradveil.dp.budget import DELTA, Budget, budget_of
-from gradveil.dp.mechanism import noisy_part
-from gradveil.train.exposure import exposures
+from gradveil.train.privacy import exposures
 from gradveil.train.settings import Federation
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import typer
 
 from gradveil.cli.options import check_out, compute_of
-from gradveil.cli.train_asked import Asked, as_options, check_engine, checkpoints_of, default_folder, federation_of
+from gradveil.cli.train_asked import Asked, check_engine, checkpoints_of, default_folder, federation_of
 from gradveil.cli.train_budget import check_delta_of, privacy_of
 from gradveil.cli.train_data import Material, check_model_name, defense_of, gathered, model_for
 from gradveil.cli.train_progress import Told
@@ -20,7 +20,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.dp.budget import Budget
 from gradveil.train.federated import train
-from gradveil.train.folder import TrainingFolder, kept_rounds
+from gradveil.train.folder import TrainingFolder, count_rounds
 from gradveil.train.partition import partition
 from gradveil.train.result import Trained
 from gradveil.train.rounds import OnRound
@@ -83,7 +83,7 @@ def run_and_tell(asked: Asked, out: Path | None, *, as_json: bool, quiet: bool) 
     try:
         trained = job.run(told.round)
     except KeyboardInterrupt:
-        kept = kept_rounds(TrainingFolder(job.folder)) if asked.engine == "local" else "finished"
+        kept = count_rounds(TrainingFolder(job.folder)) if asked.engine == "local" else "finished"
         print(f"interrupted: {kept} rounds are kept, go on with --out {job.folder}", file=sys.stderr)
         raise typer.Exit(130) from None
     finally:
@@ -108,8 +108,7 @@ def job_of(asked: Asked, out: Path | None) -> Job:
         raise ConfigError(f"--evaluate-every: must be at least 1, got {asked.evaluate_every}")
     material = gathered(asked.data, asked.data_options, defense)
     federation = replace(federation_of(asked, len(material.training.images)), loss=material.dataset.loss)
-    with as_options():
-        shares = partition(material.training.labels, federation)  # refuses splits that cannot be
+    shares = partition(material.training.labels, federation)  # refuses impossible splits
     checkpoints = checkpoints_of(asked.checkpoints, federation.rounds)
     return Job(
         asked=asked,

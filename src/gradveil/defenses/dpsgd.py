@@ -2,7 +2,7 @@
 
 `clip` and `noise` are the paper's C and sigma: the sum is noised by sigma * C, then divided by the size of the batch.
 Both are 1 unless told; they belong to a model and a budget, and no paper's choice fits all. Differs: the batch is what
-the scenario says and not sampled at random; `gradveil.dp.mechanism` computes what the same noise is worth if it were.
+the scenario says and not sampled at random; `gradveil.dp.accountant` computes what the same noise is worth if it were.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 `rdp` is the Renyi accountant (Mironov et al., 2019); `pld` composes the distribution of the privacy loss numerically
 and is tighter. What opacus calls `prv` is of the latter kind, so that name means `pld` here.
+
+Of a stack of defenses the outermost `dpsgd` or `fedcdp` counts: whatever is inside of it is clipped, and what acts on
+the update later only sees what was noised already.
 """
 
 from __future__ import annotations
@@ -14,7 +17,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, get_args
 
-from gradveil.core.errors import ConfigError
+from torch import nn
+
+from gradveil.core.client import parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.defenses._per_example import layer_of
 
 Accountant = Literal["rdp", "pld", "prv"]
 VACUOUS = 10.0  # e^10: an event may be 22,000 times as likely with an example as without it
@@ -23,7 +31,7 @@ RELATION = "one example added or removed, batches sampled at random (Poisson), e
 
 @dataclass(frozen=True, kw_only=True)
 class Epsilon:
-    """A budget and what it speaks of."""
+    """A privacy budget, and the delta, accountant and relation that belong to it."""
 
     value: float
     delta: float
@@ -32,8 +40,8 @@ class Epsilon:
     relation: str = RELATION
 
     def __str__(self) -> str:
-        says = ", vacuous: it rules out next to nothing" if self.vacuous else ""
-        return f"epsilon = {self.value:.4g} at delta = {self.delta:g} ({self.accountant}; {self.relation}){says}"
+        note = ", vacuous: it rules out next to nothing" if self.vacuous else ""
+        return f"epsilon = {self.value:.4g} at delta = {self.delta:g} ({self.accountant}; {self.relation}){note}"
 
 
 def epsilon(
@@ -45,17 +53,17 @@ def epsilon(
     """
     _check(noise, sampling_rate, rounds, delta, accountant)
     kind = "pld" if accountant == "prv" else accountant
-    value = _spent(noise, sampling_rate, rounds, delta, kind) if noise else math.inf
+    value = _epsilon_value(noise, sampling_rate, rounds, delta, kind) if noise else math.inf
     return Epsilon(value=value, delta=delta, accountant=kind, vacuous=value > VACUOUS)
 
 
-def _spent(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
+def _epsilon_value(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
     _library()  # what is remembered must not hide that it is missing
-    return _composed(noise, sampling_rate, rounds, delta, kind)
+    return _compose(noise, sampling_rate, rounds, delta, kind)
 
 
 @lru_cache(maxsize=1024)
-def _composed(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
+def _compose(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
     dp: Any = _library()
     event: Any = dp.GaussianDpEvent(noise)
     if sampling_rate < 1:
@@ -67,7 +75,7 @@ def _composed(noise: float, sampling_rate: float, rounds: int, delta: float, kin
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """The library warns of every Renyi order that it leaves out; without them the bound is larger and still one."""
+    """The library warns of every Renyi order that it leaves out; the bound without them is larger and still holds."""
     log = logging.getLogger("absl")
     before = log.level
     log.setLevel(logging.ERROR)
@@ -85,23 +93,62 @@ def _library() -> Any:
         import dp_accounting.rdp
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"accounting: {error.name} is not installed, install the extra with pip install 'gradveil[dp]'"
+            f"{error.name} is not installed, install the extra with pip install 'gradveil[dp]'"
         ) from error
     return dp_accounting
 
 
 def check_delta(delta: float) -> None:
     if not 0 < delta < 1:
-        raise ConfigError(f"accounting: delta = {delta} is out of range, take 0 < delta < 1")
+        raise ConfigError(f"must be above 0 and below 1, such as 1e-5, got {delta}", key="delta")
 
 
 def _check(noise: float, sampling_rate: float, rounds: int, delta: float, accountant: str) -> None:
     if not (noise >= 0 and math.isfinite(noise)):
-        raise ConfigError(f"accounting: noise = {noise} is not a multiple of the clip, take a number >= 0")
+        raise ConfigError(f"must be 0 or more and finite (a multiple of the clip), got {noise}", key="noise")
     if not 0 < sampling_rate <= 1:
-        raise ConfigError(f"accounting: sampling_rate = {sampling_rate} is not a share, take 0 < sampling_rate <= 1")
+        raise ConfigError(f"must be above 0 and at most 1, got {sampling_rate}", key="sampling_rate")
     if rounds < 1:
-        raise ConfigError(f"accounting: rounds = {rounds} is no number of rounds, take 1 or more")
+        raise ConfigError(f"must be 1 or more, got {rounds}", key="rounds")
     check_delta(delta)
     if accountant not in get_args(Accountant):
-        raise ConfigError(f"accounting: unknown accountant {accountant!r}, known: {', '.join(get_args(Accountant))}")
+        raise unknown("accountant", accountant, get_args(Accountant))
+
+
+def noisy_part(defense: Defense) -> Defense | None:
+    """The part that clips and adds noise last; None: no epsilon can be named."""
+    found = [part for part in defense.parts if part.noises_examples]
+    return found[-1] if found else None
+
+
+def epsilon_of(
+    defense: Defense, *, layers: int, sampling_rate: float, steps: int, delta: float, accountant: Accountant = "rdp"
+) -> Epsilon:
+    """The epsilon of `steps` noisy steps. ConfigError if the noise does not cover all that one example can move.
+
+    `layers` is of the model that is shared, see `layers_of`.
+    """
+    part = noisy_part(defense)
+    noise = None if part is None else part.noise_multiplier(layers)
+    if part is None or noise is None:
+        raise ConfigError("the defense clips no example's gradient and adds no noise to it, take dpsgd or fedcdp")
+    _refuse_uncovered(defense, part)
+    noise /= defense.copies  # one example is clipped once for each copy of it
+    return epsilon(noise=noise, sampling_rate=sampling_rate, rounds=steps, delta=delta, accountant=accountant)
+
+
+def layers_of(model: nn.Module) -> int:
+    """As `fedcdp` clips them: a weight and its bias are one."""
+    return len({layer_of(name) for name in parameters_of(model)})
+
+
+def _refuse_uncovered(defense: Defense, part: Defense) -> None:
+    last = max(number for number, one in enumerate(defense.parts) if one is part)
+    for number, one in enumerate(defense.parts):
+        name = type(one).__name__.lower()
+        if one.mixes:
+            raise ConfigError(f"{name} mixes pictures, so one example moves more than one clipped gradient")
+        if number > last and one.acts_at("gradient"):
+            raise ConfigError(
+                f"{name} looks at the pictures again after the noise was added, put it first in the stack"
+            )

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
-from gradveil.dp.mechanism import layers_of, noisy_part, spent
+from gradveil.dp.accountant import epsilon_of, layers_of, noisy_part
 
 DELTA = 1e-5
 
@@ -38,9 +38,9 @@ def account(scenario: Scenario, defense: Defense, delta: float = DELTA) -> dict[
     uses, rounds = uses_of(scenario), scenario.threat.rounds
     layers = layers_of(defense.model(copy.deepcopy(scenario.model)))
     try:
-        found = spent(defense, layers=layers, sampling_rate=1.0, steps=uses, delta=delta)
+        found = epsilon_of(defense, layers=layers, sampling_rate=1.0, steps=uses, delta=delta)
     except ConfigError as error:
-        return {"said": "not accounted", "of": str(error).removeprefix("accounting: ")}
+        return {"said": "not accounted", "of": str(error)}
     alone = "this round alone" if rounds == 1 else f"these {rounds} rounds alone"
     steps = "1 noisy step" if uses == 1 else f"{uses} noisy steps"
     return {

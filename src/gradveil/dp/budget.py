@@ -16,10 +16,7 @@ from torch import nn
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.dp import Accountant, check_delta
-from gradveil.dp.accountant import VACUOUS
-from gradveil.dp.exposure import Exposure, worst_candidates
-from gradveil.dp.mechanism import layers_of, noisy_part, spent
+from gradveil.dp.accountant import VACUOUS, Accountant, check_delta, epsilon_of, layers_of, noisy_part
 
 DELTA = 1e-5
 FAR = 50.0  # above it PRV takes minutes and says no more
@@ -27,7 +24,33 @@ MEANS = "vacuous: it rules out next to nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Spent:
+class Exposure:
+    """One client's noisy steps over all rounds that it takes part in."""
+
+    client: str
+    pictures: int
+    batch: int  # of them in a step; the last of an epoch may be smaller, and counts as a whole one
+    rounds: int  # that it takes part in. Who does is seen, so that it was drawn is no help
+    steps: int
+    uses: int  # steps that one example can be in at most: every epoch deals each picture out once
+
+    @property
+    def rate(self) -> float:
+        """The chance of one example to be in a step, if steps drew anew each time."""
+        return self.batch / self.pictures
+
+
+def worst_candidates(found: Sequence[Exposure]) -> list[Exposure]:
+    """Those that no other has both more steps and a higher rate than: epsilon grows with either."""
+    candidates: list[Exposure] = []
+    for one in sorted(found, key=lambda e: (-e.steps, -e.rate)):
+        if not candidates or one.rate > candidates[-1].rate:
+            candidates.append(one)
+    return candidates
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpsilonBounds:
     """One epsilon by two accountants, of `steps` that each take a picture with the chance `rate`."""
 
     exposure: Exposure
@@ -49,9 +72,9 @@ class Spent:
 
     def as_json(self) -> dict[str, Any]:
         numbers = {"rdp": self.rdp if math.isfinite(self.rdp) else None, "prv": self.prv}  # JSON knows no infinity
-        one, told = self.exposure, {"sampling_rate": self.rate, "steps": self.steps}
+        one, sampling = self.exposure, {"sampling_rate": self.rate, "steps": self.steps}
         who = {"client": one.client, "pictures": one.pictures, "batch": one.batch, "rounds": one.rounds}
-        return {**numbers, "vacuous": self.vacuous, **told, **who}
+        return {**numbers, "vacuous": self.vacuous, **sampling, **who}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +83,10 @@ class Budget:
 
     defense: str
     delta: float
-    sampled: Spent | None = None  # as if every step sampled its batch at random (Poisson)
-    dealt: Spent | None = None  # as it is done here: shuffled, each example counted in every step that it can be in
+    sampled: EpsilonBounds | None = None  # as if every step sampled its batch at random (Poisson)
+    dealt: EpsilonBounds | None = (
+        None  # as it is done here: shuffled, each example counted in every step that it can be in
+    )
     reason: str = ""
 
     def __str__(self) -> str:
@@ -69,8 +94,8 @@ class Budget:
             return f"privacy: not accounted: {self.reason}"
         one = self.sampled.exposure
         took = f"{one.client} takes {one.batch} of {one.pictures} pictures a step, sampling rate {one.rate:.4g}"
-        told = f"{self.defense}, delta = {self.delta:g}, per example and not per client; {took}"
-        return f"privacy: {self.sampled} ({told}, {one.steps} steps in {one.rounds} rounds){self._as_dealt(one)}"
+        terms = f"{self.defense}, delta = {self.delta:g}, per example and not per client; {took}"
+        return f"privacy: {self.sampled} ({terms}, {one.steps} steps in {one.rounds} rounds){self._as_dealt(one)}"
 
     def _as_dealt(self, one: Exposure) -> str:
         assert self.dealt is not None
@@ -80,43 +105,49 @@ class Budget:
         return f"; this assumes sampled batches (Poisson), {here}"
 
     def as_json(self) -> dict[str, Any]:
-        told = {"defense": self.defense, "level": "example", "delta": self.delta, "said": str(self)}
+        terms = {"defense": self.defense, "level": "example", "delta": self.delta, "said": str(self)}
         if self.sampled is None or self.dealt is None:
-            return {**told, "reason": self.reason}
-        return {**told, "sampled": self.sampled.as_json(), "dealt": self.dealt.as_json()}
+            return {**terms, "reason": self.reason}
+        return {**terms, "sampled": self.sampled.as_json(), "dealt": self.dealt.as_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
-    """A defense and the layers that it clips, asked for many clients."""
+    """A defense and the number of layers that it clips, to be accounted for many clients."""
 
     defense: Defense
     layers: int
     delta: float
 
-    def by(self, accountant: Accountant, rate: float, steps: int) -> float:
-        told = {"sampling_rate": rate, "steps": steps, "delta": self.delta, "layers": self.layers}
-        return spent(self.defense, **told, accountant=accountant).value
+    def epsilon_by(self, accountant: Accountant, rate: float, steps: int) -> float:
+        return epsilon_of(
+            self.defense,
+            layers=self.layers,
+            sampling_rate=rate,
+            steps=steps,
+            delta=self.delta,
+            accountant=accountant,
+        ).value
 
-    def of(self, one: Exposure, rate: float, steps: int) -> Spent:
-        rdp = self.by("rdp", rate, steps)
-        prv = self.by("prv", rate, steps) if rdp <= FAR else None
-        return Spent(exposure=one, rate=rate, steps=steps, rdp=rdp, prv=prv)
+    def bounds_of(self, one: Exposure, rate: float, steps: int) -> EpsilonBounds:
+        rdp = self.epsilon_by("rdp", rate, steps)
+        prv = self.epsilon_by("prv", rate, steps) if rdp <= FAR else None
+        return EpsilonBounds(exposure=one, rate=rate, steps=steps, rdp=rdp, prv=prv)
 
-    def sampled(self, found: Sequence[Exposure]) -> Spent:
+    def if_sampled(self, found: Sequence[Exposure]) -> EpsilonBounds:
         """Of the client that is worst off by RDP; PRV of the same."""
-        worst = max(worst_candidates(found), key=lambda one: self.by("rdp", one.rate, one.steps))
-        return self.of(worst, worst.rate, worst.steps)
+        worst = max(worst_candidates(found), key=lambda one: self.epsilon_by("rdp", one.rate, one.steps))
+        return self.bounds_of(worst, worst.rate, worst.steps)
 
-    def dealt(self, found: Sequence[Exposure]) -> Spent:
+    def if_dealt(self, found: Sequence[Exposure]) -> EpsilonBounds:
         often = max(found, key=lambda one: one.uses)
-        return self.of(often, 1.0, often.uses)
+        return self.bounds_of(often, 1.0, often.uses)
 
 
 def budget_of(defense: Defense, model: nn.Module, found: Sequence[Exposure], delta: float = DELTA) -> Budget | None:
-    """Of clients who are fed so often; None if the defense does not clip and noise examples.
+    """Of clients with these exposures; None if the defense does not clip and noise examples.
 
-    What cannot be accounted for, be it for a library that is missing, is told and is no error.
+    What cannot be accounted for (also if the library is missing) is a budget with a `reason` and no error.
     """
     check_delta(delta)
     part = noisy_part(defense)
@@ -125,6 +156,6 @@ def budget_of(defense: Defense, model: nn.Module, found: Sequence[Exposure], del
     name = type(part).__name__.lower()
     account = Account(defense=defense, layers=layers_of(defense.model(copy.deepcopy(model))), delta=delta)
     try:
-        return Budget(defense=name, delta=delta, sampled=account.sampled(found), dealt=account.dealt(found))
+        return Budget(defense=name, delta=delta, sampled=account.if_sampled(found), dealt=account.if_dealt(found))
     except ConfigError as error:
-        return Budget(defense=name, delta=delta, reason=str(error).removeprefix("accounting: "))
+        return Budget(defense=name, delta=delta, reason=str(error))

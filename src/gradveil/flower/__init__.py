@@ -11,11 +11,11 @@ _FLOWER = {
     "FlowerServer": "server",
     "Protocol": "round_capture",
     "client_app": "client",
-    "local_update": "defended_round",
+    "defense_of": "defense_mod",
+    "local_update": "defense_mod",
     "refuse_planted": "check_mod",
     "server_app": "server",
     "veil": "defense_mod",
-    "veiled": "defended_round",
 }
 
 __all__ = list(_FLOWER)  # pyright: ignore[reportUnsupportedDunderAll]

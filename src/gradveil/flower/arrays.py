@@ -48,18 +48,19 @@ def tensors_like(record: ArrayRecord, expected: Mapping[str, Tensor]) -> dict[st
 
 
 def parameter_names(tensors: Mapping[str, Tensor], trainable: Trainable = None) -> tuple[str, ...]:
-    """What an update speaks about. Without being told: all floating-point arrays that are not running statistics."""
+    """The parameters that an update is about. By default all floating-point arrays but running statistics."""
     if isinstance(trainable, nn.Module):
         trainable = [name for name, p in trainable.named_parameters() if p.requires_grad]
     if trainable is not None:
         names = tuple(trainable)
         if strange := sorted(set(names) - set(tensors))[:3]:
-            raise ConfigError(f"trainable: {', '.join(strange)}: no such array in the model, check the names")
+            raise ConfigError(f"the model has no array {', '.join(strange)}, check the names", key="trainable")
         return names
     if any(name.isdigit() for name in tensors):
         raise ConfigError(
-            "trainable: the arrays have numbers for names, so that running statistics cannot be told from weights; "
-            "send a state dict, or name the parameters with trainable="
+            "the arrays have numbers for names, which do not show what a running statistic is; "
+            "send a state dict, or give the names of the parameters",
+            key="trainable",
         )
     return tuple(n for n, t in tensors.items() if t.is_floating_point() and n.rpartition(".")[2] not in STATISTICS)
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from gradveil.core.types import Batch
 from gradveil.flower.arrays import only_arrays
-from gradveil.flower.defended_round import loaded
-from gradveil.flower.defense_mod import ClientCall, is_train
+from gradveil.flower.defense_mod import ClientCall, is_train, load_arrays
 from gradveil.inspection import PlantedModelError, inspect
 from gradveil.inspection.examine import Reference
 
@@ -31,7 +30,7 @@ class RefusePlanted:
     def __call__(self, message: Message, context: Context, call_next: ClientCall) -> Message:
         if is_train(message):
             _, sent = only_arrays(message.content, "the message")
-            self._check(loaded(copy.deepcopy(self.model), sent), context)
+            self._check(load_arrays(copy.deepcopy(self.model), sent), context)
         return call_next(message, context)
 
     def _check(self, model: nn.Module, context: Context) -> None:

@@ -16,7 +16,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.types import Batch
 from gradveil.defenses.from_text import defense_from
 from gradveil.flower.arrays import ArraysError, only_arrays, record_of, tensors_of
-from gradveil.flower.defended_round import bound, loaded
+from gradveil.flower.defense_mod import bind_defense, load_arrays
 from gradveil.flower.strategy import CLIENT, EXAMPLES, LOSS, ROUND
 from gradveil.train.client import Reply, as_buffers, client_reply, running_of
 from gradveil.train.settings import Federation
@@ -40,7 +40,7 @@ class FlowerClient:
     def train(self, message: Message, context: Context) -> Message:
         _, sent = only_arrays(message.content, "the message")
         before = tensors_of(sent)
-        model = loaded(self.defense.model(self.model()), sent)
+        model = load_arrays(self.defense.model(self.model()), sent)
         reply = self.reply(model, _round_of(message), context)
         params = parameters_of(model)
         after = {name: params[name] - step for name, step in reply.update.items()}
@@ -58,7 +58,7 @@ class FlowerClient:
             parameters_of(model),
             data,
             federation,
-            bound(self.defense, data, self.public),
+            bind_defense(self.defense, data, self.public),
             client=name,
             round=round,
             progress=federation.progress(round),
@@ -69,7 +69,7 @@ class FlowerClient:
             context.state[RESIDUAL] = record_of(reply.residual)
         return reply
 
-    def tell(self, message: Message, context: Context) -> Message:
+    def answer_query(self, message: Message, context: Context) -> Message:
         """Which client this node is, for a server that draws clients."""
         return Message(RecordDict({"metrics": MetricRecord({CLIENT: number_of(context)})}), reply_to=message)
 
@@ -98,7 +98,7 @@ def client_app(
     client = FlowerClient(model=model, data=data, federation=federation, defense=built, seed=seed, public=public)
     app = ClientApp(mods=list(mods))
     app.train()(client.train)
-    app.query()(client.tell)
+    app.query()(client.answer_query)
     return app
 
 
@@ -110,7 +110,7 @@ def number_of(context: Context) -> int:
 
 
 def _round_of(message: Message) -> int:
-    """As the server counts. It only tells streams and rates apart: with fresh seeds a round told twice is no repeat."""
+    """As the server counts. With fresh seeds a number that comes twice repeats nothing."""
     for config in message.content.config_records.values():
         if isinstance(found := config.get(ROUND), int) and found > 0:
             return found
@@ -118,5 +118,5 @@ def _round_of(message: Message) -> int:
 
 
 def _residual(context: Context) -> dict[str, Tensor] | None:
-    kept: ArrayRecord | None = context.state.array_records.get(RESIDUAL)
-    return None if kept is None else tensors_of(kept)
+    residual: ArrayRecord | None = context.state.array_records.get(RESIDUAL)
+    return None if residual is None else tensors_of(residual)

@@ -24,7 +24,7 @@ from gradveil.core.files import private_files
 from gradveil.flower.arrays import only_arrays, tensors_of
 from gradveil.flower.round_capture import Protocol, captures_of, client_name, sent_another_model
 from gradveil.flower.server_files import append_line, read_lines
-from gradveil.flower.validate_replies import Sorted, sort_replies
+from gradveil.flower.validate_replies import ValidatedReplies, validate_replies
 
 ROUNDS = "rounds.jsonl"
 
@@ -87,7 +87,7 @@ class CuriousServer(Strategy):
             server_round + self.done,
             {m.metadata.message_id: m.metadata.dst_node_id for m in self._messages},
         )
-        found = sort_replies(replies, self._sent, asked, weight=weight, largest=self.largest)
+        found = validate_replies(replies, self._sent, asked, weight=weight, largest=self.largest)
         notes = self._capture(number, found) if self.rounds is None or number in self.rounds else {}
         void = len(found.sound) < self.min_replies
         answer = (None, None) if void else self.inner.aggregate_train(number, found.passed)
@@ -106,16 +106,16 @@ class CuriousServer(Strategy):
     def _wait_for_nodes(self, grid: Grid) -> None:
         """Flower itself waits for ever."""
         needed, end = int(getattr(self.inner, "min_available_nodes", 0)), time.monotonic() + self.wait
-        while len(there := sorted(grid.get_node_ids())) < needed:
+        while len(nodes := sorted(grid.get_node_ids())) < needed:
             if time.monotonic() > end:
-                told = ", ".join(map(str, there)) or "none"
+                names = ", ".join(map(str, nodes)) or "none"
                 raise MissingNodesError(
-                    f"flower: {len(there)} of {needed} nodes are connected after {self.wait:g} s ({told}), "
+                    f"flower: {len(nodes)} of {needed} nodes are connected after {self.wait:g} s ({names}), "
                     "start the others or lower min_available_nodes"
                 )
             time.sleep(0.2)
 
-    def _capture(self, server_round: int, found: Sorted) -> dict[str, Any]:
+    def _capture(self, server_round: int, found: ValidatedReplies) -> dict[str, Any]:
         """Files written, and what is missing in them: the federation goes on all the same."""
         notes: dict[str, Any] = {"captures": []}
         if others := sent_another_model(self._sent):
@@ -129,7 +129,7 @@ class CuriousServer(Strategy):
             notes["not_captured"] = str(error).replace(f"{self.folder}{os.sep}", "")
         return notes
 
-    def _line(self, number: int, found: Sorted, notes: Mapping[str, Any]) -> dict[str, Any]:
+    def _line(self, number: int, found: ValidatedReplies, notes: Mapping[str, Any]) -> dict[str, Any]:
         return {
             "round": number,
             "asked": sorted(map(client_name, self._sent)),

@@ -1,24 +1,31 @@
-"""`veil`: a defense as a Flower client mod. What it cannot defend, it does not send."""
+"""`veil`: a defense as a Flower client mod, and `defense_of(context)`: its stages for the training function.
+
+What the mod cannot defend, it does not send.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-from flwr.app import ConfigRecord, Context, Message, MessageType
-from torch import Tensor
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MessageType
+from torch import Tensor, nn
 
+from gradveil.core import client
 from gradveil.core.defense import Defense
-from gradveil.core.errors import GradveilError
+from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.types import Batch
+from gradveil.core.types import Batch, GradientFn
 from gradveil.defenses.from_text import defense_from
 from gradveil.flower.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
-from gradveil.flower.defended_round import VeiledRound, place
 
 ClientCall = Callable[[Message, Context], Message]
 COUNT = "gradveil"  # the record of a client's state that counts its rounds
+STAGES = ("model", "data", "batch", "gradient")  # those that a mod cannot reach by itself
+_PLACE = "_gradveil_round"  # an attribute and no record: the state of a context is kept, and random numbers must not be
 
 
 class VeilError(GradveilError):
@@ -42,21 +49,21 @@ class Veil:
             return _without_arrays(call_next(message, context))
         _, sent = only_arrays(message.content, "the message")
         before = tensors_of(sent)  # read before the app can touch it
-        round_ = VeiledRound(self.defense, self._seed(context), self.public)
-        outer = place(context, round_)
+        round_ = DefendedRound(self.defense, self._seed(context), self.public)
+        outer = swap_round(context, round_)
         try:
             reply = call_next(message, context)
         finally:
-            place(context, outer)
-        return reply if reply.has_error() else self._veiled(before, reply, round_)
+            swap_round(context, outer)
+        return reply if reply.has_error() else self._defend_reply(before, reply, round_)
 
-    def _veiled(self, before: dict[str, Tensor], reply: Message, round_: VeiledRound) -> Message:
+    def _defend_reply(self, before: dict[str, Tensor], reply: Message, round_: DefendedRound) -> Message:
         key, record = only_arrays(reply.content, "the reply")
         after = tensors_like(record, before)
         if round_.unused:
             raise VeilError(
                 f"veil: the training function did not use stage {', '.join(round_.unused)} of the defense, nothing is "
-                "sent; call gradveil.flower.local_update or gradveil.flower.veiled(context)"
+                "sent; call gradveil.flower.local_update or gradveil.flower.defense_of(context)"
             )
         if round_.answer is not None:
             _require_same(after, round_.answer)
@@ -64,7 +71,9 @@ class Veil:
             reply.content[key] = record_of({**after, **self._defended(before, after, round_)})
         return reply
 
-    def _defended(self, before: dict[str, Tensor], after: dict[str, Tensor], round_: VeiledRound) -> dict[str, Tensor]:
+    def _defended(
+        self, before: dict[str, Tensor], after: dict[str, Tensor], round_: DefendedRound
+    ) -> dict[str, Tensor]:
         names = parameter_names(before, self.trainable)
         update = round_.update({name: before[name] - after[name] for name in names})
         if missing := set(names) - set(update):
@@ -110,3 +119,93 @@ def _require_same(after: dict[str, Tensor], answer: dict[str, Tensor]) -> None:
     changed = [name for name, t in after.items() if not t.equal(answer[name].to(t))]
     if changed:
         raise VeilError(f"veil: {changed[0]} is not what local_update returned, nothing is sent")
+
+
+class DefendedRound:
+    """For a training loop of the user's own: every stage of the defense, to be called where it belongs."""
+
+    def __init__(self, defense: Defense, seed: Seed, public: Batch | None = None) -> None:
+        self.defense, self.public = defense, public
+        self.used: set[str] = set()
+        self.answer: dict[str, Tensor] | None = None  # of `local_update`, with all stages behind it
+        self._data_rng, self._rng = seed.at("data").rng(), seed.at("client").rng()
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        return tuple(stage for stage in STAGES if self.defense.acts_at(stage) and stage not in self.used)
+
+    def model(self, model: nn.Module) -> nn.Module:
+        """Once, before the weights are load_arrays. The server has to send the same architecture."""
+        self.used.add("model")
+        return self.defense.model(model)
+
+    def data(self, data: Batch) -> Batch:
+        """Once a round, on the client's data."""
+        self.used.add("data")
+        self.defense = bind_defense(self.defense, data, self.public)
+        return self.defense.data(data, self._data_rng)
+
+    def batch(self, batch: Batch) -> Batch:
+        """Every step. Labels are soft: [example, class]."""
+        self.used.add("batch")
+        return self.defense.batch(batch, self._rng)
+
+    def gradient(self, compute: GradientFn, model: nn.Module) -> GradientFn:
+        """Around the gradient of the mean loss."""
+        self.used.add("gradient")
+        return self.defense.gradient(compute, model, self._rng)
+
+    def update(self, update: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
+        """Last, on what is sent; the mod calls it."""
+        return self.defense.update(update, self._rng)
+
+    def local_update(self, model: nn.Module, sent: ArrayRecord, data: Batch, training: LocalTraining) -> ArrayRecord:
+        """The round of `gradveil.core.client.local_update` from the weights as sent: the weights to send back."""
+        model, data = load_arrays(self.model(model), sent), self.data(data)
+        params, inner = client.parameters_of(model), client.in_client_mode(model, training)
+        update = client.local_update(inner, params, data, training, self.defense, self._rng)
+        self.used.update(STAGES)
+        after = {name: params[name] - step for name, step in update.items()}
+        self.answer = {**{n: t.detach() for n, t in model.state_dict().items()}, **after}
+        return record_of({name: self.answer[name] for name in sent})
+
+
+def bind_defense(defense: Defense, data: Batch, public: Batch | None) -> Defense:
+    """As an audit binds it: public pictures for those who mix with them, and too few pictures refused."""
+    private = Batch(data.images[None], data.labels[None])
+    return defense.bind(Scenario(name="flower", model=nn.Identity(), private=private, names=("client",), public=public))
+
+
+def load_arrays(model: nn.Module, sent: ArrayRecord) -> nn.Module:
+    try:
+        model.load_state_dict(tensors_of(sent))
+    except RuntimeError as error:
+        raise ConfigError(
+            "model: the server's arrays do not fit it; where the defense changes the model, the server has to start "
+            "from Defense.model(model) too"
+        ) from error
+    return model
+
+
+def defense_of(context: Context) -> DefendedRound:
+    """The defense of this round; without a mod none, so that the same training function runs with and without."""
+    found: Any = getattr(context, _PLACE, None)
+    return DefendedRound(Defense(), Seed()) if found is None else found
+
+
+def swap_round(context: Context, round_: DefendedRound | None) -> DefendedRound | None:
+    """Put a round where `defense_of` finds it; returns the round that was there before."""
+    before = getattr(context, _PLACE, None)
+    if round_ is None:
+        vars(context).pop(_PLACE, None)
+    else:
+        setattr(context, _PLACE, round_)
+    return before
+
+
+def local_update(
+    model: nn.Module, message: Message, data: Batch, context: Context, training: LocalTraining | None = None
+) -> ArrayRecord:
+    """One client's round with every stage of the mod's defense: `RecordDict({"arrays": local_update(...), ...})`."""
+    _, sent = only_arrays(message.content, "the message")
+    return defense_of(context).local_update(model, sent, data, training or LocalTraining())

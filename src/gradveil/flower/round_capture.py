@@ -11,7 +11,7 @@ from torch import Tensor
 from gradveil.capture import Capture
 from gradveil.core.scenario import LocalTraining
 from gradveil.flower.arrays import Trainable, parameter_names
-from gradveil.flower.validate_replies import Sorted
+from gradveil.flower.validate_replies import ValidatedReplies
 
 STATISTICS = ("running_mean", "running_var")
 TrainingOf = Callable[[int, int], LocalTraining]  # of a round and a number of examples
@@ -34,13 +34,13 @@ class Protocol:
         return self.training if isinstance(self.training, LocalTraining) else self.training(round, examples)
 
 
-def captures_of(round: int, sent: Models, found: Sorted, told: Protocol) -> list[Capture]:
+def captures_of(round: int, sent: Models, found: ValidatedReplies, protocol: Protocol) -> list[Capture]:
     """One for all nodes that trained alike, which mostly are all. Nodes are named, since replies come in any order."""
     groups: dict[LocalTraining, list[int]] = {}
     others = sent_another_model(sent)
     for node in sorted(set(found.sound) - others):
-        groups.setdefault(told.training_of(round, _examples(found.sound[node])), []).append(node)
-    return [_capture(round, sent, found, told, training, nodes) for training, nodes in groups.items()]
+        groups.setdefault(protocol.training_of(round, _examples(found.sound[node])), []).append(node)
+    return [_capture(round, sent, found, protocol, training, nodes) for training, nodes in groups.items()]
 
 
 def sent_another_model(sent: Models) -> set[int]:
@@ -54,10 +54,10 @@ def client_name(node: int) -> str:
 
 
 def _capture(
-    round: int, sent: Models, found: Sorted, told: Protocol, training: LocalTraining, nodes: list[int]
+    round: int, sent: Models, found: ValidatedReplies, protocol: Protocol, training: LocalTraining, nodes: list[int]
 ) -> Capture:
     model = sent[nodes[0]]
-    parameters = parameter_names(model, told.trainable)
+    parameters = parameter_names(model, protocol.trainable)
     shared = [n for n in model if n.rpartition(".")[2] in STATISTICS] if training.batchnorm == "batch-shared" else []
     clients = {client_name(node): node for node in nodes}
     return Capture(
@@ -67,11 +67,11 @@ def _capture(
         round=round,
         training=training,
         examples={c: _examples(found.sound[n]) for c, n in clients.items()},
-        shape=told.shape,
-        classes=told.classes,
-        normalization=told.normalization,
-        model=told.model,
-        defense=told.defense,
+        shape=protocol.shape,
+        classes=protocol.classes,
+        normalization=protocol.normalization,
+        model=protocol.model,
+        defense=protocol.defense,
         metrics={c: _metrics(found.sound[n]) for c, n in clients.items()},
         producer="flower",
     )

@@ -21,7 +21,7 @@ from gradveil.flower.client import MakeModel
 from gradveil.flower.curious_server import CuriousServer
 from gradveil.flower.round_capture import Protocol
 from gradveil.flower.server_files import ServerFiles
-from gradveil.flower.strategy import LOSS, Agreed
+from gradveil.flower.strategy import LOSS, FederationStrategy
 from gradveil.models.normalize import Normalize
 from gradveil.train.centralized import accuracy
 from gradveil.train.result import RoundResult
@@ -54,7 +54,7 @@ class FlowerServer:
         done, velocity = files.resume(model, momentum)
         if done >= self.federation.rounds:
             return
-        inner = self.strategy() if self.strategy else Agreed(self.federation, model, velocity, self.wait)
+        inner = self.strategy() if self.strategy else FederationStrategy(self.federation, model, velocity, self.wait)
         server = CuriousServer(
             inner,
             self.folder,
@@ -69,7 +69,7 @@ class FlowerServer:
             record_of(model.state_dict()),
             num_rounds=self.federation.rounds - done,
             timeout=self.timeout,
-            evaluate_fn=Closing(self, server, model, files),
+            evaluate_fn=RoundEnd(self, server, model, files),
         )
 
     def _protocol(self, model: nn.Module) -> Protocol:
@@ -87,7 +87,7 @@ class FlowerServer:
         )
 
 
-class Closing:
+class RoundEnd:
     """Flower's central evaluation, called when a round is over: accuracy, a line of the curve, a checkpoint."""
 
     def __init__(self, served: FlowerServer, server: CuriousServer, model: nn.Module, files: ServerFiles) -> None:

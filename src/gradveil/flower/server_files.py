@@ -48,16 +48,18 @@ class ServerFiles:
 
     def resume(self, model: nn.Module, momentum: bool) -> tuple[int, dict[str, Tensor]]:
         """Puts the last model's weights into `model`: the rounds that are done, and the velocity."""
-        there = self.models()
-        if not there:
+        models = self.models()
+        if not models:
             return 0, {}
-        last = max(there)
-        load_weights(model, there[last])
+        last = max(models)
+        load_weights(model, models[last])
         if not momentum:
             return last, {}
         path = self._velocity(last)
         if not path.is_file():
-            raise ConfigError(f"{path}: no such file, without the momentum the rounds after {last} would be others")
+            raise ConfigError(
+                f"{path}: no such file, restore it: without the momentum the rounds after {last} would differ"
+            )
         return last, load(path.read_bytes())
 
     def add(self, result: RoundResult) -> None:
@@ -67,8 +69,8 @@ class ServerFiles:
         """Every round once: one that was played again after a crash counts as it was played last."""
         path = self.folder / CURVE
         lines = {line["round"]: line for line in read_lines(path)} if path.is_file() else {}
-        told = [{**line, "names": tuple(line["names"])} for _, line in sorted(lines.items())]
-        return tuple(RoundResult(**{**line, "loss": _number(line["loss"])}) for line in told)
+        rounds = [{**line, "names": tuple(line["names"])} for _, line in sorted(lines.items())]
+        return tuple(RoundResult(**{**line, "loss": _number(line["loss"])}) for line in rounds)
 
     def _velocity(self, round: int) -> Path:
         return self.folder / f"velocity-{round:04d}.safetensors"

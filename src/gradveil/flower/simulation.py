@@ -29,7 +29,7 @@ PUBLIC = ("public.images", "public.labels")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """What the simulation is told, apart from the pictures."""
+    """The settings of a simulation; the pictures are in a file beside."""
 
     model: str
     options: Mapping[str, Any]
@@ -38,7 +38,7 @@ class Job:
     folder: str
     checkpoints: tuple[int, ...] = ()
 
-    def told(self) -> dict[str, Any]:
+    def identity(self) -> dict[str, Any]:
         """What decides about the rounds."""
         whole = asdict(self)
         return {key: whole[key] for key in ("model", "options", "federation", "defense")}
@@ -51,9 +51,9 @@ class Job:
 
     @classmethod
     def read(cls, where: Path) -> Job:
-        told = json.loads((where / JOB).read_text(encoding="utf-8"))
-        federation, checkpoints = Federation(**told.pop("federation")), tuple(told.pop("checkpoints"))
-        return cls(federation=federation, checkpoints=checkpoints, **told)
+        stored = json.loads((where / JOB).read_text(encoding="utf-8"))
+        federation, checkpoints = Federation(**stored.pop("federation")), tuple(stored.pop("checkpoints"))
+        return cls(federation=federation, checkpoints=checkpoints, **stored)
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,8 @@ class StoredData:
     def __call__(self, client: str) -> Batch:
         torch.set_num_threads(1)  # a worker is a core
         images, labels, *_ = read_pictures(self.file, PIECES)
-        own = partition(labels, self.federation)[self.federation.names.index(client)]
-        return Batch(images[own], labels[own])
+        share = partition(labels, self.federation)[self.federation.names.index(client)]
+        return Batch(images[share], labels[share])
 
     def public(self) -> Batch | None:
         found = read_pictures(self.file, PUBLIC)

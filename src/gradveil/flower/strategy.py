@@ -12,15 +12,15 @@ from torch import Tensor, nn
 
 from gradveil.flower.arrays import only_arrays, parameter_names, record_of, tensors_of
 from gradveil.flower.round_capture import STATISTICS
-from gradveil.train.aggregate import is_finite, resting, stepped, weighted_mean
-from gradveil.train.clients import drawn
+from gradveil.train.aggregate import is_finite, server_step, weighted_mean, zero_velocity
+from gradveil.train.clients import draw_clients
 from gradveil.train.settings import Federation
 
 EXAMPLES, LOSS, CLIENT = "num-examples", "loss", "client"  # metrics of a reply
 ROUND = "server-round"
 
 
-class Agreed(Strategy):
+class FederationStrategy(Strategy):
     """The rounds of `gradveil.train.server_rounds`, up to float32 on the wire: replies are weights, not updates."""
 
     weighted_by_key = EXAMPLES
@@ -35,7 +35,7 @@ class Agreed(Strategy):
         self.federation, self.patience = federation, patience
         params = {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
         self.parameters = tuple(params)
-        self.velocity = dict(velocity) if velocity else resting(params, federation)
+        self.velocity = dict(velocity) if velocity else zero_velocity(params, federation)
         self.min_available_nodes = federation.clients  # to begin with; later rounds go on with those who are left
         self._sent: dict[str, Tensor] = {}
         self._clients: dict[int, int] = {}  # node -> number of the client, as it says
@@ -49,7 +49,7 @@ class Agreed(Strategy):
         self._sent, self.min_available_nodes = tensors_of(arrays), 1
         config[ROUND] = server_round
         content = RecordDict({"arrays": arrays, "config": config})
-        nodes = self._drawn(server_round, grid)
+        nodes = self._draw_nodes(server_round, grid)
         return [Message(content, dst_node_id=node, message_type=MessageType.TRAIN) for node in nodes]
 
     def aggregate_train(
@@ -61,7 +61,7 @@ class Agreed(Strategy):
         each = [tensors_of(only_arrays(reply.content, "the reply")[1]) for reply in good]
         weights = [_metric(reply, EXAMPLES) for reply in good]
         loss = weighted_mean([{LOSS: torch.tensor(_metric(r, LOSS), dtype=torch.float64)} for r in good], weights)
-        new = self._stepped(each, weights, self.federation.progress(server_round))
+        new = self._next_model(each, weights, self.federation.progress(server_round))
         return (None, None) if new is None else (record_of(new), MetricRecord({LOSS: loss[LOSS].item()}))
 
     def configure_evaluate(
@@ -72,13 +72,13 @@ class Agreed(Strategy):
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         return None
 
-    def _stepped(
+    def _next_model(
         self, each: list[dict[str, Tensor]], weights: list[float], progress: float
     ) -> dict[str, Tensor] | None:
         """The model after the round; None where its numbers would not be finite."""
         sent, names = self._sent, parameter_names(self._sent, self.parameters)
         update = weighted_mean([{n: sent[n] - one[n] for n in names} for one in each], weights)
-        params, velocity = stepped({n: sent[n] for n in names}, self.velocity, update, self.federation, progress)
+        params, velocity = server_step({n: sent[n] for n in names}, self.velocity, update, self.federation, progress)
         shared = self.federation.batchnorm == "batch-shared"
         running = [n for n in sent if n.rpartition(".")[2] in STATISTICS] if shared else []
         statistics = weighted_mean([{n: one[n] for n in running} for one in each], weights)
@@ -87,9 +87,9 @@ class Agreed(Strategy):
         self.velocity = velocity
         return {**sent, **params, **statistics}
 
-    def _drawn(self, server_round: int, grid: Grid) -> list[int]:
+    def _draw_nodes(self, server_round: int, grid: Grid) -> list[int]:
         nodes = sorted(grid.get_node_ids())
-        who = drawn(self.federation, server_round)
+        who = draw_clients(self.federation, server_round)
         if len(who) == self.federation.clients:
             return nodes
         self._ask_who(set(nodes) - set(self._clients), grid)

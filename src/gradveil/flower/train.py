@@ -62,12 +62,12 @@ def train(
     privacy: Budget | None = None,
 ) -> Trained:
     """The rounds of the local engine, up to float32 on the wire, played by Flower. Goes on from what `folder` holds."""
-    defense = checked(model_name, federation, defense_text)
-    from gradveil.flower.defended_round import bound
+    defense = check_simulation(model_name, federation, defense_text)
+    from gradveil.flower.defense_mod import bind_defense
     from gradveil.flower.server_files import ServerFiles  # these import Flower, which is known to be there now
 
     smallest = min(partition(data.labels, federation), key=len)
-    bound(defense, Batch(data.images[smallest], data.labels[smallest]), public)  # refuses too few pictures
+    bind_defense(defense, Batch(data.images[smallest], data.labels[smallest]), public)  # refuses too few pictures
     folder = Path(folder).resolve()
     with private_files():
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,36 +81,36 @@ def train(
                 checkpoints=tuple(checkpoints),
             )
             refuse_other(
-                folder / RUN, {**job.told(), "data_sha256": hash_tensors({"x": data.images, "y": data.labels})}
+                folder / RUN, {**job.identity(), "data_sha256": hash_tensors({"x": data.images, "y": data.labels})}
             )
             if privacy is not None:
                 write_whole(folder / PRIVACY, json.dumps(privacy.as_json(), indent=2).encode())
             job.write(Path(where), data, validation, public)
             _run([sys.executable, "-c", START, where], folder / LOG)
     files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))
-    there = files.models()
-    load_weights(model, there[max(there)])
-    return Trained(model=model.eval(), curve=files.curve(), checkpoints=there)
+    models = files.models()
+    load_weights(model, models[max(models)])
+    return Trained(model=model.eval(), curve=files.curve(), checkpoints=models)
 
 
-def refuse_other(path: Path, told: Mapping[str, Any]) -> None:
+def refuse_other(path: Path, identity: Mapping[str, Any]) -> None:
     """A folder goes on with the run that it holds, and with no other."""
-    here = json.loads(json.dumps(told))
+    here = json.loads(json.dumps(identity))
     if not path.is_file():
         write_whole(path, json.dumps(here, indent=2).encode())
     elif other := differences(json.loads(path.read_text(encoding="utf-8")), here):
         raise ConfigError(f"{path.parent}: holds another run ({'; '.join(other[:TELLING])}), choose another `folder`")
 
 
-def checked(model_name: str, federation: Federation, defense_text: str) -> Defense:
-    """All that can be said before a process is started."""
+def check_simulation(model_name: str, federation: Federation, defense_text: str) -> Defense:
+    """Refuse what cannot run before a process is started."""
     for needed in ("flwr", "ray"):
         if importlib.util.find_spec(needed) is None:
-            raise ConfigError(f"--engine: flower needs {needed}, which is not installed, install gradveil[flower]")
+            raise ConfigError(f"flower needs {needed}, which is not installed, install gradveil[flower]", key="engine")
     if model_name not in MODELS:
-        raise unknown("model", model_name, MODELS, "--model")
+        raise unknown("model", model_name, MODELS)
     if federation.topology != "central":
-        raise ConfigError(f"--topology: {federation.topology} has no server, take --engine local")
+        raise ConfigError(f"{federation.topology} has no server, use `engine = local`", key="topology")
     return defense_from(defense_text)
 
 

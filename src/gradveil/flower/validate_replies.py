@@ -16,7 +16,7 @@ LONGEST_REASON = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sorted:
+class ValidatedReplies:
     """A round's replies. `passed` are for the strategy: the sound ones, and the errors, which it counts by itself."""
 
     passed: list[Message] = field(default_factory=list)
@@ -25,21 +25,21 @@ class Sorted:
     left_out: dict[int, str] = field(default_factory=dict)  # node -> why
 
 
-def sort_replies(
+def validate_replies(
     replies: Iterable[Message],
     sent: Mapping[int, Mapping[str, Tensor]],
     messages: Mapping[str, int],
     *,
     weight: str,
     largest: float,
-) -> Sorted:
+) -> ValidatedReplies:
     """Every reply in its place; a node that was sent a model and is in none of them has not answered in time.
 
     `messages` tells by its id which node a message went to: for one that is gone the SuperLink answers itself.
     """
-    found = Sorted()
+    found = ValidatedReplies()
     for reply in replies:
-        _place(found, reply, _node(reply, sent, messages), sent, weight, largest)
+        _file_reply(found, reply, _node(reply, sent, messages), sent, weight, largest)
     _leave_out_odd_forms(found)
     for node in sent:
         if node not in found.sound and node not in found.left_out:
@@ -55,8 +55,13 @@ def _node(reply: Message, sent: Mapping[int, Mapping[str, Tensor]], messages: Ma
     )
 
 
-def _place(
-    found: Sorted, reply: Message, node: int, sent: Mapping[int, Mapping[str, Tensor]], weight: str, largest: float
+def _file_reply(
+    found: ValidatedReplies,
+    reply: Message,
+    node: int,
+    sent: Mapping[int, Mapping[str, Tensor]],
+    weight: str,
+    largest: float,
 ) -> None:
     if node not in sent:
         found.left_out[node] = "was not asked"
@@ -95,7 +100,7 @@ def _check_weight(reply: Message, key: str) -> None:
             raise ArraysError(f"{key}: not a number above 0")
 
 
-def _leave_out_odd_forms(found: Sorted) -> None:
+def _leave_out_odd_forms(found: ValidatedReplies) -> None:
     """Flower refuses to average a round at all if one reply has other keys than the first."""
     forms = {node: _form(reply) for node, reply in found.sound.items()}
     if len(set(forms.values())) < 2:

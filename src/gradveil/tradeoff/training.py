@@ -22,9 +22,9 @@ from gradveil.experiment.record import Record
 from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.settings import Study
 from gradveil.tradeoff.split import Material
-from gradveil.train.exposure import exposures
 from gradveil.train.federated import RoundResult, train
 from gradveil.train.partition import partition
+from gradveil.train.privacy import exposures
 
 CURVE = 10  # points of the curve of accuracies
 KEY = "training"

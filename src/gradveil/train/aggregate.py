@@ -1,4 +1,6 @@
-"""The server's arithmetic: who is left out, the mean of what the others sent, and the step that is made of it."""
+"""The server's arithmetic: which replies are left out, the mean of the others, and the step along it."""
+
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradveil.train import foreach as many
 from gradveil.train.client import Reply
 from gradveil.train.settings import Federation
 
@@ -40,7 +41,10 @@ def weighted_mean(each: Sequence[Tensors], weights: Sequence[float]) -> dict[str
 
 @dataclass(frozen=True, kw_only=True)
 class Sgd:
-    """Stochastic gradient descent as in torch, on lists of tensors and in place; the rate may lie on the device."""
+    """Stochastic gradient descent as in torch, on lists of tensors and in place; the rate may lie on the device.
+
+    Many tensors go through one kernel: torch's own optimizers use these functions and torch does not export them.
+    """
 
     momentum: float = 0.0
     nesterov: bool = False
@@ -54,15 +58,15 @@ class Sgd:
     def step(self, params: list[Tensor], gradient: Sequence[Tensor], velocity: Sequence[Tensor], rate: Tensor) -> None:
         direction, speed = list(gradient), list(velocity)
         if self.weight_decay:
-            direction = many.add(direction, params, alpha=self.weight_decay)
+            direction = torch._foreach_add(direction, params, alpha=self.weight_decay)
         if self.momentum:
-            many.mul_(speed, self.momentum)
-            many.add_(speed, direction)
-            direction = many.add(direction, speed, alpha=self.momentum) if self.nesterov else speed
-        many.sub_(params, many.mul(direction, rate))
+            torch._foreach_mul_(speed, self.momentum)
+            torch._foreach_add_(speed, direction)
+            direction = torch._foreach_add(direction, speed, alpha=self.momentum) if self.nesterov else speed
+        torch._foreach_sub_(params, torch._foreach_mul(direction, rate))
 
 
-def stepped(
+def server_step(
     params: Tensors, velocity: Tensors, update: Tensors, federation: Federation, progress: float
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Weights and velocity after the server's step; what was given stays as it was."""
@@ -76,7 +80,7 @@ def stepped(
     return new, moving
 
 
-def resting(params: Tensors, federation: Federation) -> dict[str, Tensor]:
+def zero_velocity(params: Tensors, federation: Federation) -> dict[str, Tensor]:
     """The server's velocity before the first round; none where the server has no momentum."""
     if federation.method != "fedsgd" or not federation.momentum:
         return {}

@@ -18,7 +18,7 @@ from gradveil.transforms.pipeline import crop_and_flip
 
 
 @dataclass(frozen=True)
-class Feed:
+class RoundBatches:
     """What all clients of a round feed in `fedsgd`, [round, client and picture, ...]."""
 
     clients: Clients
@@ -27,7 +27,7 @@ class Feed:
         each = [self.one_by_one(n) for n in range(first, first + count)] if self.needs_each else None
         if each is not None:
             return Batch(torch.stack([b.images for b in each]), torch.stack([b.labels for b in each]))
-        turns = [(n, i) for n in range(first, first + count) for i in self.clients.drawn(n)]
+        turns = [(n, i) for n in range(first, first + count) for i in self.clients.draw(n)]
         images, labels = self.together(turns)
         return Batch(images.unflatten(0, (count, -1)), labels.unflatten(0, (count, -1)))
 
@@ -39,10 +39,10 @@ class Feed:
     def one_by_one(self, round: int) -> Batch:
         """Any defense: every client's batch by itself."""
         clients, fed = self.clients, []
-        for i in clients.drawn(round):
+        for i in clients.draw(round):
             name = clients.federation.names[i]
-            own = round_data(clients.own(i), clients.federation, clients.defense, client=name, round=round)
-            fed.append(clients.defense.batch(own, stream_of(clients.federation, round, name).at("client").rng()))
+            data = round_data(clients.data_of(i), clients.federation, clients.defense, client=name, round=round)
+            fed.append(clients.defense.batch(data, stream_of(clients.federation, round, name).at("client").rng()))
         return Batch(torch.cat([b.images for b in fed]), torch.cat([b.labels for b in fed]))
 
     def together(self, turns: Sequence[tuple[int, int]]) -> Batch:

@@ -50,7 +50,9 @@ def fit(
     on the device.
     """
     if epochs < 1 or batch_size < 1 or not len(data.images):
-        raise ConfigError(f"fit: {len(data.images)} pictures, {epochs} epochs and batches of {batch_size}, give more")
+        raise ConfigError(
+            f"pictures, epochs and batch_size must be 1 or more, got {len(data.images)}, {epochs}, {batch_size}"
+        )
     layout = torch.channels_last if bf16 else torch.contiguous_format
     model = model.to(device, memory_format=layout).train()  # type: ignore[call-overload]
     images, labels = (x.to(device, torch.float32) for x in data)

@@ -61,13 +61,14 @@ def _epoch(seed: int, epoch: int, client: str, count: int) -> Tensor:
 
 
 def round_data(data: Batch, federation: Federation, defense: Defense, *, client: str, round: int) -> Batch:
-    """The client's pictures of this round, shuffled, after `Defense.data`, cropped and flipped if so asked."""
+    """The client's pictures of this round, shuffled, after `Defense.data`, cropped and flipped if `augment`."""
     at = pictures_of(len(data.images), federation, client, round).to(data.images.device)
     stream = stream_of(federation, round, client)
-    own = defense.data(Batch(data.images[at], data.labels[at]), stream.at("data").rng())
+    data = defense.data(Batch(data.images[at], data.labels[at]), stream.at("data").rng())
     if not federation.augment:
-        return own
-    return Batch(CropAndFlip.draw(len(own.images), stream.at("crop").rng()).apply(own.images), own.labels)
+        return data
+    crop = CropAndFlip.draw(len(data.images), stream.at("crop").rng())
+    return Batch(crop.apply(data.images), data.labels)
 
 
 def client_reply(
@@ -84,16 +85,16 @@ def client_reply(
     residual: Update | None = None,
 ) -> Reply:
     """One client's round by `local_steps`. `model` is in client mode; `running` are the statistics as sent."""
-    own = round_data(data, federation, defense, client=client, round=round)
-    examples = len(own.images)
+    data = round_data(data, federation, defense, client=client, round=round)
+    examples = len(data.images)
     around, training = local_optimizer(params, federation.local_training(examples, progress), federation)
     rng = stream_of(federation, round, client).at("client").rng()
     statistics = dict(running or {}) if federation.batchnorm == "batch-shared" else {}
-    for number, step in enumerate(local_steps(model, params, own, training, defense, rng, around)):
+    for number, step in enumerate(local_steps(model, params, data, training, defense, rng, around)):
         if statistics:
-            statistics = moved(statistics, model, step.params, step.batch.images, number)
+            statistics = move_statistics(statistics, model, step.params, step.batch.images, number)
     loss = last_loss(model, step.params, step.batch, federation)
-    sent, owed = _sent(defense, step.update, federation, residual, rng)
+    sent, owed = _apply_defense(defense, step.update, federation, residual, rng)
     return Reply(update=sent, statistics=statistics, examples=examples, loss=loss, residual=owed)
 
 
@@ -112,7 +113,7 @@ def client_round(
     return client_reply(model, params, data, federation, defense, client=client, round=round, progress=progress).update
 
 
-def _sent(
+def _apply_defense(
     defense: Defense, update: Update, federation: Federation, residual: Update | None, rng: torch.Generator
 ) -> tuple[Update, Update | None]:
     if not federation.error_feedback:
@@ -128,7 +129,9 @@ def last_loss(model: nn.Module, params: Params, batch: Batch, federation: Federa
 
 
 @torch.no_grad()
-def moved(statistics: Statistics, model: nn.Module, params: Params, images: Tensor, steps: int) -> dict[str, Tensor]:
+def move_statistics(
+    statistics: Statistics, model: nn.Module, params: Params, images: Tensor, steps: int
+) -> dict[str, Tensor]:
     """Running statistics after one more step, as torch moves them."""
     batch = batch_statistics(model, params, images)
     shares = {key: newest_share(model.get_submodule(key.rpartition(".")[0]), steps) for key in statistics}  # type: ignore[arg-type]

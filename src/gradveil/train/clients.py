@@ -13,7 +13,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Params, Update
 from gradveil.train.client import Reply, Statistics, client_reply
-from gradveil.train.per_client import can_stack, stacked_replies
+from gradveil.train.per_client import can_stack, stack_replies
 from gradveil.train.settings import Federation
 
 # on a CPU stacks pay for small models with small batches alone: benchmarks/federation.py
@@ -21,7 +21,7 @@ SMALL, SMALL_BATCH = 50_000, 8  # parameters, pictures
 ON_A_CPU, ON_A_GPU = 16, 32  # clients of a stack
 
 
-def drawn(federation: Federation, round: int) -> list[int]:
+def draw_clients(federation: Federation, round: int) -> list[int]:
     """Who takes part in a round, in order."""
     count, wanted = federation.clients, federation.per_round
     if wanted is None or wanted == count:
@@ -35,7 +35,7 @@ class Clients:
     """Everybody's pictures, the model in client mode, and what error feedback remembers of each client."""
 
     model: nn.Module
-    data: Batch  # is dealt out: client after client, so that one's own are a view
+    data: Batch  # is dealt out: client after client, so that one client's are a view
     shares: InitVar[tuple[Tensor, ...]]  # whose pictures are whose
     federation: Federation
     defense: Defense
@@ -49,15 +49,15 @@ class Clients:
             dealt = torch.cat(shares).to(self.data.images.device)
             self.data = Batch(*(x[dealt] for x in self.data))
 
-    def drawn(self, round: int) -> list[int]:
+    def draw(self, round: int) -> list[int]:
         """Who takes part in a round, in order."""
-        return drawn(self.federation, round)
+        return draw_clients(self.federation, round)
 
     def span(self, client: int) -> slice:
         """Where a client's pictures lie."""
         return slice(self.ends[client - 1] if client else 0, self.ends[client])
 
-    def own(self, client: int) -> Batch:
+    def data_of(self, client: int) -> Batch:
         return Batch(*(x[self.span(client)] for x in self.data))
 
     def count(self, client: int) -> int:
@@ -96,7 +96,7 @@ class Clients:
         return client_reply(
             self.model,
             params,
-            self.own(client),
+            self.data_of(client),
             self.federation,
             self.defense,
             client=name,
@@ -109,10 +109,10 @@ class Clients:
     def _stack(
         self, who: Sequence[int], params: Mapping[int, Params], running: Mapping[int, Statistics], round: int
     ) -> dict[int, Reply]:
-        replies = stacked_replies(
+        replies = stack_replies(
             self.model,
             [params[i] for i in who],
-            [self.own(i) for i in who],
+            [self.data_of(i) for i in who],
             self.federation,
             self.defense,
             clients=[self.federation.names[i] for i in who],

@@ -22,7 +22,7 @@ AT_ONCE = 500  # pictures of a batch
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judge:
+class Evaluator:
     """Classifies the validation pictures; clients that keep their statistics are judged by those of the batch."""
 
     model: nn.Module

@@ -23,7 +23,7 @@ HELD_OUT = 0.1  # of the pictures, to say what the network learned
 
 
 @dataclass(frozen=True, kw_only=True)
-class Schooling:
+class ExtractorTraining:
     """How an extractor is trained: the recipe of `gradveil.train.centralized`."""
 
     model: str = "resnet18"
@@ -34,31 +34,33 @@ class Schooling:
 
     def __post_init__(self) -> None:
         if self.model not in MODELS:
-            raise unknown("model", self.model, MODELS, where="--model")
+            raise unknown("model", self.model, MODELS)
         if self.epochs < 1 or self.batch_size < 1 or not 0 < self.rate < 100:
             raise ConfigError(
-                f"train-extractor: {self.epochs} epochs, batches of {self.batch_size} and a rate of {self.rate:g}, "
-                "take 1 or more of the first two and a rate above 0"
+                "`epochs` and `batch_size` must be 1 or more and `rate` between 0 and 100, "
+                f"got {self.epochs}, {self.batch_size} and {self.rate:g}"
             )
 
 
 def train_extractor(
-    dataset: Dataset, schooling: Schooling, device: str, on_epoch: Callable[[int, Tensor], None] | None = None
+    dataset: Dataset, schooling: ExtractorTraining, device: str, on_epoch: Callable[[int, Tensor], None] | None = None
 ) -> tuple[nn.Module, float]:
     """The trained network and its accuracy on a tenth of the pictures, which it did not see."""
     if dataset.loss != "cross-entropy":
-        raise ConfigError(f"{dataset.name}: has several labels per picture, train on pictures with one class each")
-    held = int(HELD_OUT * len(dataset))
-    if not held:
-        raise ConfigError(f"{dataset.name}: {len(dataset)} pictures are too few to train on, give 10 or more")
+        raise ConfigError(
+            f"{dataset.name} has several labels per picture, take pictures with one class each", key="data"
+        )
+    count = int(HELD_OUT * len(dataset))
+    if not count:
+        raise ConfigError(f"{dataset.name} must have 10 or more pictures, got {len(dataset)}", key="data")
     known = {"mean": dataset.mean, "std": dataset.std, "seed": schooling.seed}
     model = MODELS[schooling.model](classes=dataset.targets.shape[1], shape=dataset.shape, **known)
     settings = {name: value for name, value in asdict(schooling).items() if name != "model"}
-    learned = Batch(dataset.images[held:], dataset.targets[held:])
-    fit(model, learned, **settings, device=device, bf16=in_bf16(device), on_epoch=on_epoch)
+    training = Batch(dataset.images[count:], dataset.targets[count:])
+    fit(model, training, **settings, device=device, bf16=in_bf16(device), on_epoch=on_epoch)
     if not all(bool(x.isfinite().all()) for x in model.state_dict().values()):
-        raise ConfigError("--rate: the extractor has numbers that are not finite, give a lower rate")
-    return model.cpu(), accuracy(model, Batch(dataset.images[:held], dataset.targets[:held]))
+        raise ConfigError("the trained extractor has numbers that are not finite, take a lower rate", key="rate")
+    return model.cpu(), accuracy(model, Batch(dataset.images[:count], dataset.targets[:count]))
 
 
 def in_bf16(device: str) -> bool:
@@ -66,9 +68,9 @@ def in_bf16(device: str) -> bool:
     return torch.device(device).type == "cuda"
 
 
-def store_extractor(model: nn.Module, dataset: Dataset, schooling: Schooling, right: float, out: Path) -> None:
+def store_extractor(model: nn.Module, dataset: Dataset, schooling: ExtractorTraining, right: float, out: Path) -> None:
     """Safetensors whose metadata say what it was trained on, how, and how well."""
-    told = asdict(schooling) | {
+    metadata = asdict(schooling) | {
         "data": dataset.name,
         "data_sha256": hash_tensors({"images": dataset.images, "targets": dataset.targets}),
         "pictures": len(dataset),
@@ -79,4 +81,4 @@ def store_extractor(model: nn.Module, dataset: Dataset, schooling: Schooling, ri
         "torch": torch.__version__,
     }
     state = {name: x.detach().contiguous() for name, x in model.state_dict().items()}
-    write_whole(out, save(state, metadata={name: str(value) for name, value in told.items()}))
+    write_whole(out, save(state, {name: str(value) for name, value in metadata.items()}))

@@ -19,8 +19,8 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.dp.budget import Budget
 from gradveil.train.client import Reply, client_reply, client_round
-from gradveil.train.evaluation import Judge
-from gradveil.train.folder import opened, provenance_of
+from gradveil.train.evaluation import Evaluator
+from gradveil.train.folder import open_folder, provenance_of
 from gradveil.train.result import RoundResult, Trained
 from gradveil.train.rounds import OnRound, Run
 from gradveil.train.settings import Federation
@@ -45,7 +45,7 @@ def train(
     on_round: OnRound | None = None,
     precision: Precision = "float32",
     graphs: bool = True,
-    joint: bool = True,
+    fused: bool = True,
     chunk: int | None = None,
     public: Batch | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -59,14 +59,14 @@ def train(
     but for the public pictures that some defenses mix with.
     """
     check_rounds(checkpoints, evaluate_every, federation, folder)
-    speed = Speed(device=device, precision=precision, graphs=graphs, joint=joint, chunk=chunk)
-    with exact(speed):
+    speed = Speed(device=device, precision=precision, graphs=graphs, fused=fused, chunk=chunk)
+    with in_precision(speed):
         setup = set_up(model, data, validation, federation, defense, speed, public)
         run = Run(
             setup=setup,
             state=setup.start,
             federation=federation,
-            judge=Judge(
+            evaluator=Evaluator(
                 model=setup.model,
                 validation=setup.validation,
                 federation=federation,
@@ -78,19 +78,19 @@ def train(
             device=device,
         )
         if folder is None:
-            return run.played()
+            return run.play()
         config = config_of(federation, defense, checkpoints, evaluate_every, settings)
-        told = provenance_of(
+        provenance = provenance_of(
             model, {"data": data, "validation": validation}, config, federation.seed, device, precision
         )
         if privacy is not None:
-            told |= {"privacy": privacy.as_json()}
-        with opened(folder, config, told, setup.start, SAVE_EVERY) as (home, diary):
-            return run.kept(home, diary)
+            provenance |= {"privacy": privacy.as_json()}
+        with open_folder(folder, config, provenance, setup.start, SAVE_EVERY) as (home, diary):
+            return run.play_in(home, diary)
 
 
 def evenly(count: int, rounds: int) -> tuple[int, ...]:
-    """So many rounds, evenly spaced, the last one among them.
+    """`count` rounds, evenly spaced; the last one is among them.
 
     >>> evenly(4, 100)
     (25, 50, 75, 100)
@@ -100,12 +100,12 @@ def evenly(count: int, rounds: int) -> tuple[int, ...]:
 
 def check_rounds(checkpoints: Sequence[int], evaluate_every: int, federation: Federation, folder: Path | None) -> None:
     if evaluate_every < 1:
-        raise ConfigError(f"evaluate-every: must be at least 1, got {evaluate_every}")
+        raise ConfigError(f"must be at least 1, got {evaluate_every}", key="evaluate_every")
     for round in checkpoints:
         if not 1 <= round <= federation.rounds:
-            raise ConfigError(f"checkpoints: round {round} is not one of 1 to {federation.rounds}, leave it out")
+            raise ConfigError(f"must be rounds of 1 to {federation.rounds}, got {round}", key="checkpoints")
     if checkpoints and folder is None:
-        raise ConfigError("checkpoints: need a folder to be kept in, give one")
+        raise ConfigError("need a folder to be saved in, set `folder`", key="checkpoints")
 
 
 def config_of(
@@ -122,7 +122,7 @@ def config_of(
 
 
 @contextmanager
-def exact(speed: Speed) -> Iterator[None]:
+def in_precision(speed: Speed) -> Iterator[None]:
     """Products as precise as was asked for, and on a GPU the algorithms that are measured to be fastest."""
     rounding = "tf32" if speed.precision in ("tf32", "bf16") else "float32"
     before = torch.backends.cudnn.benchmark

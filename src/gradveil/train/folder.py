@@ -64,8 +64,8 @@ class TrainingFolder(RunFolder):
 
     def save_state(self, state: State) -> None:
         tensors = {name: x.detach().cpu().contiguous() for name, x in state.tensors().items()}
-        told = {"round": str(state.round), "sha256": hash_tensors(tensors)}
-        write_whole(self.path / STATE, save(tensors, told))
+        metadata = {"round": str(state.round), "sha256": hash_tensors(tensors)}
+        write_whole(self.path / STATE, save(tensors, metadata))
 
     def load_state(self) -> State | None:
         """Where the run stands; None before the first state. ConfigError if a byte of it has changed."""
@@ -73,13 +73,13 @@ class TrainingFolder(RunFolder):
         if not path.is_file():
             return None
         try:
-            with safe_open(path, framework="pt") as opened:
-                told, tensors = opened.metadata(), {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            with safe_open(path, framework="pt") as file:
+                metadata, tensors = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ConfigError(f"{path}: cannot be read, {error}, restore the file") from error
-        if not told or told.get("sha256") != hash_tensors(tensors):
+        if not metadata or metadata.get("sha256") != hash_tensors(tensors):
             raise ConfigError(f"{path}: changed since it was written, restore the file")
-        return State.of(int(told["round"]), tensors)
+        return State.of(int(metadata["round"]), tensors)
 
 
 class Diary:
@@ -89,19 +89,21 @@ class Diary:
         self.home, self.journal, self.every = home, journal, every
         self.state = home.load_state() or State(round=0, params={}, running={}, velocity={})
         self._check(like)
-        self._cut()
+        self._drop_later_rounds()
         self.saved_at = time.monotonic()
 
     def _check(self, like: State) -> None:
-        there, here = ({k: x.shape for k, x in s.tensors().items() if "residual/" not in k} for s in (self.state, like))
-        if (self.state.round and there != here) or self.state.round > len(self.journal.records):
+        stored, expected = (
+            {k: x.shape for k, x in s.tensors().items() if "residual/" not in k} for s in (self.state, like)
+        )
+        if (self.state.round and stored != expected) or self.state.round > len(self.journal.records):
             raise ConfigError(f"{self.home.path / STATE}: does not go with its run, restore the file")
 
-    def _cut(self) -> None:
-        """What came after the state."""
-        kept = self.journal.records[: self.state.round]
-        self.journal.file.truncate(sum(len(encode(record)) for record in kept))
-        self.journal.records = kept
+    def _drop_later_rounds(self) -> None:
+        """Cut off what came after the state."""
+        records = self.journal.records[: self.state.round]
+        self.journal.file.truncate(sum(len(encode(record)) for record in records))
+        self.journal.records = records
 
     def write(self, records: Sequence[Record]) -> None:
         """Many rounds, one wait for the disk."""
@@ -117,10 +119,10 @@ class Diary:
 
 
 @contextmanager
-def opened(
+def open_folder(
     path: Path, config: str, provenance: Mapping[str, Any], like: State, every: float
 ) -> Iterator[tuple[TrainingFolder, Diary]]:
-    """The folder, checked first, locked while it is open. A disk that is full is told in one line."""
+    """The folder, checked first, locked while it is open. A full disk is an error of one line."""
     home = TrainingFolder(path)
     home.check(config, provenance)
     try:
@@ -134,11 +136,11 @@ def opened(
             raise
         mend = "make room" if error.errno in FULL else "mend the disk"
         raise DiskError(
-            f"{path}: {error.strerror}, {kept_rounds(home)} rounds are kept, {mend} and give the same command again"
+            f"{path}: {error.strerror}, {count_rounds(home)} rounds are kept, {mend} and give the same command again"
         ) from error
 
 
-def kept_rounds(home: TrainingFolder) -> int:
+def count_rounds(home: TrainingFolder) -> int:
     state = home.load_state()
     return 0 if state is None else state.round
 

@@ -1,9 +1,11 @@
 """FedSGD of all clients in one pass: the mean of the clients' gradients is the gradient of the mean of their losses.
 
 For defenses that act on pictures alone. Nothing in a block of rounds waits for the device: losses, and whether all
-numbers were finite, are looked at when the block is over. A block in which they were not is played again client by
+numbers were finite, are read when the block is over. A block in which they were not is played again client by
 client, which finds out whose they were.
 """
+
+# pyright: reportPrivateImportUsage=false
 
 from __future__ import annotations
 
@@ -16,21 +18,20 @@ from torch import Tensor, nn
 from gradveil.core.client import loss_of
 from gradveil.core.cuda_graph import Step, captured
 from gradveil.core.types import Batch
-from gradveil.train import foreach as many
 from gradveil.train.aggregate import Sgd
-from gradveil.train.batches import Feed
+from gradveil.train.batches import RoundBatches
 from gradveil.train.client import as_buffers, running_of
 from gradveil.train.clients import Clients
-from gradveil.train.grouped_batchnorm import can_group, per_client
-from gradveil.train.server_rounds import Central
+from gradveil.train.grouped_batchnorm import can_group, group_batchnorm
+from gradveil.train.server_rounds import ServerRounds
 from gradveil.train.state import Outcome, State
 
-HELD = 2**28  # numbers of a block's pictures on a GPU: 1 GiB
+ON_A_GPU = 2**28  # numbers of a block's pictures on a GPU: 1 GiB
 ON_A_CPU = 2**24
 
 
 @dataclass(kw_only=True)
-class Joint:
+class FusedFedSgd:
     """The engine. `sent` is the model as it is evaluated, with its normalization layers."""
 
     clients: Clients
@@ -43,12 +44,14 @@ class Joint:
 
     def __post_init__(self) -> None:
         settings = self.clients.federation
-        self.model = per_client(self.sent, settings.per_round or settings.clients, settings.batchnorm)
+        self.model = group_batchnorm(self.sent, settings.per_round or settings.clients, settings.batchnorm)
         self.model.to(memory_format=self.layout)  # type: ignore[call-overload]
-        self.feed, self.sgd = Feed(self.clients), Sgd.of(settings)
-        self.held = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
-        self.velocity = {name: torch.zeros_like(p) for name, p in self.held.items()} if settings.momentum else {}
-        self.rate = torch.zeros((), dtype=next(iter(self.held.values())).dtype, device=self.clients.data.images.device)
+        self.feed, self.sgd = RoundBatches(self.clients), Sgd.of(settings)
+        self.weights = {name: p for name, p in self.model.named_parameters() if p.requires_grad}
+        self.velocity = {name: torch.zeros_like(p) for name, p in self.weights.items()} if settings.momentum else {}
+        self.rate = torch.zeros(
+            (), dtype=next(iter(self.weights.values())).dtype, device=self.clients.data.images.device
+        )
 
     @property
     def layout(self) -> torch.memory_format:
@@ -59,18 +62,18 @@ class Joint:
         settings, images = self.clients.federation, self.clients.data.images
         copies = self.clients.defense.copies
         each = (settings.per_round or settings.clients) * settings.batch_size * copies * images[0].numel()
-        return max(1, (HELD if images.is_cuda else ON_A_CPU) // each)
+        return max(1, (ON_A_GPU if images.is_cuda else ON_A_CPU) // each)
 
     def block(self, state: State, rounds: int) -> tuple[State, list[Outcome]]:
         self.load(state)
-        told = self.advance(self.pictures(state.round + 1, rounds), state.round)
+        results = self.advance(self.pictures(state.round + 1, rounds), state.round)
         self.look_ahead(state.round + rounds + 1, rounds)
-        if not bool(told.isfinite().all()):
+        if not bool(results.isfinite().all()):
             self.notes.append(f"rounds {state.round + 1} to {state.round + rounds} were played client by client")
-            return Central(self.clients).block(state, rounds)
-        losses = told[:, 0].tolist()
+            return ServerRounds(self.clients).block(state, rounds)
+        losses = results[:, 0].tolist()
         outcomes = [Outcome(round=state.round + 1 + n, loss=loss) for n, loss in enumerate(losses)]
-        return self.saved(state.round + rounds), outcomes
+        return self.state_after(state.round + rounds), outcomes
 
     def pictures(self, first: int, rounds: int) -> Batch:
         ahead, self._ahead = self._ahead, None
@@ -85,7 +88,7 @@ class Joint:
     @torch.no_grad()
     def load(self, state: State) -> None:
         """Weights and all go into tensors that stay where they are, as a graph needs them."""
-        for name, p in self.held.items():
+        for name, p in self.weights.items():
             p.copy_(state.params[name])
         for name, v in self.velocity.items():
             v.copy_(state.velocity[name])
@@ -93,8 +96,8 @@ class Joint:
         for name, x in as_buffers(state.running).items():
             buffers[name].copy_(x)
 
-    def saved(self, round: int) -> State:
-        tables = (self.held, self._running(), self.velocity)
+    def state_after(self, round: int) -> State:
+        tables = (self.weights, self._running(), self.velocity)
         params, running, velocity = ({name: x.detach().clone() for name, x in t.items()} for t in tables)
         return State(round=round, params=params, running=running, velocity=velocity)
 
@@ -106,26 +109,26 @@ class Joint:
     def advance(self, fed: Batch, before: int) -> Tensor:
         """The steps of a block, [round, 2]: the loss, and a number that is finite if all were."""
         settings = self.clients.federation
-        told = fed.images.new_zeros(len(fed.images), 2)
+        results = fed.images.new_zeros(len(fed.images), 2)
         if self._step is None:
             self.images = torch.empty_like(fed.images[0], memory_format=self.layout)
             self.labels = torch.empty_like(fed.labels[0])
             self._fill(fed, 0)
-            self._step = self._prepared()
+            self._step = self._compiled_step()
         for n in range(len(fed.images)):
             self._fill(fed, n)
             self.rate.fill_(settings.rate_at(settings.progress(before + n + 1)))
-            told[n].copy_(self._step())
-        return told
+            results[n].copy_(self._step())
+        return results
 
     def _fill(self, fed: Batch, n: int) -> None:
         self.images.copy_(fed.images[n])
         self.labels.copy_(fed.labels[n])
 
-    def _prepared(self) -> Step:
+    def _compiled_step(self) -> Step:
         if not (self.graphs and self.images.is_cuda):
             return self.step
-        changed = [*(p.detach() for p in self.held.values()), *self.velocity.values(), *self._running().values()]
+        changed = [*(p.detach() for p in self.weights.values()), *self.velocity.values(), *self._running().values()]
         try:
             return captured(self.step, changed)
         except RuntimeError as error:
@@ -135,7 +138,7 @@ class Joint:
 
     def step(self) -> Tensor:
         """One round: pass, gradient, the server's step. Returns the loss and a number that tells if all is finite."""
-        params: list[Tensor] = list(self.held.values())
+        params: list[Tensor] = list(self.weights.values())
         with self._autocast():
             logits = self.model(self.images)
         loss = loss_of(logits.to(self.labels.dtype), self.labels, self.clients.federation.loss)
@@ -143,7 +146,9 @@ class Joint:
         self.sgd.step(params, gradient, list(self.velocity.values()), self.rate)
         with torch.no_grad():
             seen = [*gradient, *self._running().values(), *params]
-            return torch.stack([loss.detach(), many.norms(seen).sum()]).to(self.labels.dtype)
+            return torch.stack([loss.detach(), torch.stack(list(torch._foreach_norm(seen))).sum()]).to(
+                self.labels.dtype
+            )
 
     def _autocast(self) -> AbstractContextManager:
         if not self.bf16:
@@ -151,7 +156,7 @@ class Joint:
         return torch.autocast(self.images.device.type, torch.bfloat16, cache_enabled=False)
 
 
-def can_join(clients: Clients, sent: nn.Module) -> bool:
+def can_fuse(clients: Clients, sent: nn.Module) -> bool:
     """Whether one pass does for all: see the module's first lines."""
     settings, defense = clients.federation, clients.defense
     sizes = {min(settings.batch_size, clients.count(i)) for i in range(settings.clients)}

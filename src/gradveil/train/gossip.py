@@ -14,16 +14,16 @@ import torch
 from torch import Tensor
 
 from gradveil.core.seeds import Seed
-from gradveil.train.aggregate import fits, is_finite, stepped
+from gradveil.train.aggregate import fits, is_finite, server_step
 from gradveil.train.client import Reply
 from gradveil.train.clients import Clients
-from gradveil.train.per_client import joined
+from gradveil.train.per_client import stack_tables
 from gradveil.train.server_rounds import mean_loss
 from gradveil.train.settings import Federation, neighbors_of
-from gradveil.train.state import Outcome, State, Table, one_by_one
+from gradveil.train.state import Outcome, State, Table, play_one_by_one
 
 
-def linked(federation: Federation, round: int) -> Tensor:
+def links_of(federation: Federation, round: int) -> Tensor:
     """Who talks to whom in a round, [node, node] of truth values, symmetric."""
     kind, number = neighbors_of(federation.neighbors)
     count = federation.clients
@@ -42,7 +42,7 @@ def linked(federation: Federation, round: int) -> Tensor:
     return links.fill_diagonal_(False)
 
 
-def mixing(links: Tensor, silent: Collection[int] = ()) -> Tensor:
+def mixing_weights(links: Tensor, silent: Collection[int] = ()) -> Tensor:
     """Metropolis weights [node, node], each row and each column with the sum 1. A silent node keeps to itself."""
     links = links.clone()
     for node in silent:
@@ -59,34 +59,36 @@ class Gossip:
     clients: Clients
 
     def block(self, state: State, rounds: int) -> tuple[State, list[Outcome]]:
-        return one_by_one(self.round, state, rounds)
+        return play_one_by_one(self.round, state, rounds)
 
     def most(self) -> int:
         return 1
 
     def round(self, state: State) -> tuple[State, Outcome]:
         number, federation = state.round + 1, self.clients.federation
-        own = {i: node_of(state, i) for i in range(federation.clients)}
-        params, running = ({i: getattr(node, kind) for i, node in own.items()} for kind in ("params", "running"))
+        nodes = {i: node_of(state, i) for i in range(federation.clients)}
+        params, running = ({i: getattr(node, kind) for i, node in nodes.items()} for kind in ("params", "running"))
         self.clients.residuals = dict(state.residuals)
-        replies = self.clients.replies(list(own), params, running, number)
-        moved = {i: new for i, reply in replies.items() if (new := self.stepped(own[i], reply)) is not None}
-        silent = [i for i in own if i not in moved]
+        replies = self.clients.replies(list(nodes), params, running, number)
+        stepped = {i: new for i, reply in replies.items() if (new := self.step_node(nodes[i], reply)) is not None}
+        silent = [i for i in nodes if i not in stepped]
         dropped = tuple(federation.names[i] for i in silent)
-        if not moved:
+        if not stepped:
             return replace(state, round=number), Outcome(round=number, loss=math.nan, dropped=dropped, void=True)
-        kept = {federation.names[i]: dict(r.residual) for i, r in replies.items() if i in moved and r.residual}
-        after = met([moved.get(i, own[i]) for i in own], mixing(linked(federation, number), silent))
-        after = replace(after, round=number, residuals={**state.residuals, **kept})
-        return after, Outcome(round=number, loss=mean_loss([replies[i] for i in moved]), dropped=dropped)
+        residuals = {federation.names[i]: dict(r.residual) for i, r in replies.items() if i in stepped and r.residual}
+        after = mix_nodes(
+            [stepped.get(i, nodes[i]) for i in nodes], mixing_weights(links_of(federation, number), silent)
+        )
+        after = replace(after, round=number, residuals={**state.residuals, **residuals})
+        return after, Outcome(round=number, loss=mean_loss([replies[i] for i in stepped]), dropped=dropped)
 
-    def stepped(self, node: State, reply: Reply) -> State | None:
+    def step_node(self, node: State, reply: Reply) -> State | None:
         """The node after its own step; None if that makes no sense."""
         federation = self.clients.federation
         if not fits(reply, node.params):
             return None
         progress = federation.progress(node.round + 1)
-        params, velocity = stepped(node.params, node.velocity, reply.update, federation, progress)
+        params, velocity = server_step(node.params, node.velocity, reply.update, federation, progress)
         new = replace(node, params=params, velocity=velocity, running=dict(reply.statistics))
         return new if is_finite(params, velocity) else None
 
@@ -98,10 +100,12 @@ def node_of(state: State, node: int) -> State:
     return State(round=state.round, params=params, running=running, velocity=velocity)
 
 
-def met(nodes: Sequence[State], weights: Tensor) -> State:
+def mix_nodes(nodes: Sequence[State], weights: Tensor) -> State:
     """All nodes after they have mixed weights and statistics; velocities stay their own."""
-    params, running = (mixed(joined([getattr(n, kind) for n in nodes]), weights) for kind in ("params", "running"))
-    velocity = joined([node.velocity for node in nodes])
+    params, running = (
+        mix_table(stack_tables([getattr(n, kind) for n in nodes]), weights) for kind in ("params", "running")
+    )
+    velocity = stack_tables([node.velocity for node in nodes])
     return State(round=nodes[0].round, params=params, running=running, velocity=velocity)
 
 
@@ -109,13 +113,13 @@ def at(table: Table, node: int) -> Table:
     return {name: x[node] for name, x in table.items()}
 
 
-def mixed(table: Table, weights: Tensor) -> Table:
+def mix_table(table: Table, weights: Tensor) -> Table:
     return {name: torch.einsum("ij,j...->i...", weights.to(x), x) for name, x in table.items()}
 
 
-def spread(state: State, nodes: int) -> State:
+def copy_to_nodes(state: State, nodes: int) -> State:
     """The same weights for every node."""
-    params, running, velocity = (joined([t] * nodes) for t in (state.params, state.running, state.velocity))
+    params, running, velocity = (stack_tables([t] * nodes) for t in (state.params, state.running, state.velocity))
     return replace(state, params=params, running=running, velocity=velocity)
 
 

@@ -90,7 +90,7 @@ class PerClientNorm(nn.Module):
         self.running_var.lerp_((var.mean(0).flatten() * (count / (count - 1))).to(self.running_var), self.share)
 
 
-def per_client(model: nn.Module, clients: int, batchnorm: str) -> nn.Module:
+def group_batchnorm(model: nn.Module, clients: int, batchnorm: str) -> nn.Module:
     """A copy of the model that takes the pictures of so many clients, one client after the other."""
     model = copy.deepcopy(model).eval()
     if batchnorm == "eval":

@@ -15,7 +15,7 @@ from torch.func import vmap
 from gradveil.core.client import gradient_of, take_steps
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch, Params
-from gradveil.train.client import Reply, Statistics, last_loss, moved, round_data, stream_of
+from gradveil.train.client import Reply, Statistics, last_loss, move_statistics, round_data, stream_of
 from gradveil.train.fedprox import local_optimizer
 from gradveil.train.settings import Federation
 
@@ -26,7 +26,7 @@ def can_stack(defense: Defense, federation: Federation) -> bool:
     return not defense.acts_at("gradient") and not federation.error_feedback
 
 
-def stacked_replies(
+def stack_replies(
     model: nn.Module,
     params: Sequence[Params],
     data: Sequence[Batch],
@@ -40,20 +40,20 @@ def stacked_replies(
 ) -> list[Reply]:
     """The replies of clients with equally many pictures: `client_reply` up to rounding."""
     named = zip(data, clients, strict=True)
-    own = [round_data(d, federation, defense, client=c, round=round) for d, c in named]
-    together = Batch(torch.stack([o.images for o in own], 1), torch.stack([o.labels for o in own], 1))
+    each = [round_data(d, federation, defense, client=c, round=round) for d, c in named]
+    together = Batch(torch.stack([one.images for one in each], 1), torch.stack([one.labels for one in each], 1))
     streams = tuple(stream_of(federation, round, client).at("client").rng() for client in clients)
-    sent = joined(params)
-    around, training = local_optimizer(sent, federation.local_training(len(own[0].images), progress), federation)
+    sent = stack_tables(params)
+    around, training = local_optimizer(sent, federation.local_training(len(each[0].images), progress), federation)
     gradient = around(vmap(gradient_of(model, training.loss)))
 
     def feed(batch: Batch) -> Batch:
         return feed_each(defense, batch, streams)
 
-    statistics = joined(running) if federation.batchnorm == "batch-shared" else {}
+    statistics = stack_tables(running) if federation.batchnorm == "batch-shared" else {}
     for number, step in enumerate(take_steps(sent, together, training, feed, gradient)):
         if statistics:
-            statistics = vmap(lambda s, p, x, n=number: moved(s, model, p, x, n))(
+            statistics = vmap(lambda s, p, x, n=number: move_statistics(s, model, p, x, n))(
                 statistics, step.params, step.batch.images
             )
     losses = vmap(lambda p, b: last_loss(model, p, b, federation))(step.params, step.batch)
@@ -62,7 +62,7 @@ def stacked_replies(
         Reply(
             update=defense.update(update, stream),
             statistics={key: s[i] for key, s in statistics.items()},
-            examples=len(own[i].images),
+            examples=len(each[i].images),
             loss=losses[i],
         )
         for i, (update, stream) in enumerate(zip(updates, streams, strict=True))
@@ -76,6 +76,6 @@ def feed_each(defense: Defense, batch: Batch, streams: Sequence[Generator]) -> B
     return Batch(torch.stack([one.images for one in fed]), torch.stack([one.labels for one in fed]))
 
 
-def joined(each: Sequence[Params]) -> Stacked:
+def stack_tables(each: Sequence[Params]) -> Stacked:
     """[client, ...] by name."""
     return {name: torch.stack([one[name] for one in each]) for name in each[0]} if each else {}

@@ -1,4 +1,4 @@
-"""One training run: rounds in blocks, what is looked at between them, and what is kept."""
+"""One training run: rounds in blocks, the model evaluated between them, and what is stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from gradveil.train.evaluation import Judge, model_at
+from gradveil.train.evaluation import Evaluator, model_at
 from gradveil.train.folder import Diary, TrainingFolder
 from gradveil.train.result import RoundResult, Trained, as_record, from_record
 from gradveil.train.settings import Federation
@@ -18,12 +18,12 @@ OnRound = Callable[[RoundResult], None]
 
 @dataclass(kw_only=True)
 class Run:
-    """Rounds in blocks that end where somebody wants to look at the model."""
+    """Rounds in blocks that end where the model is evaluated or saved."""
 
     setup: Setup
-    state: State  # after the last round that is told of
+    state: State  # after the last round that is recorded
     federation: Federation
-    judge: Judge
+    evaluator: Evaluator
     checkpoints: frozenset[int]
     evaluate_every: int
     on_round: OnRound | None
@@ -32,17 +32,17 @@ class Run:
     diary: Diary | None = None
     curve: list[RoundResult] = field(default_factory=list)
 
-    def kept(self, home: TrainingFolder, diary: Diary) -> Trained:
+    def play_in(self, home: TrainingFolder, diary: Diary) -> Trained:
         """Go on from what the folder holds, and keep everything in it."""
         self.home, self.diary = home, diary
         self.curve = [from_record(record) for record in diary.journal.records]
         if diary.state.round:
             self.state = diary.state.to(self.device)
-        trained = self.played()
+        result = self.play()
         home.finish()
-        return trained
+        return result
 
-    def played(self) -> Trained:
+    def play(self) -> Trained:
         try:
             while self.state.round < self.federation.rounds:
                 self.block()
@@ -50,18 +50,18 @@ class Run:
             if self.diary is not None and self.state.round:
                 self.diary.save(self.state, due=True)
             raise
-        return self.finished()
+        return self.trained()
 
     def block(self) -> None:
         begin, first = time.perf_counter(), self.state.round
         rounds = min(self.next_stop(first) - first, self.setup.engine.most())
         state, outcomes = self.setup.engine.block(self.state, rounds)
-        accuracy, worst = self.judge.accuracy(state) if self.is_evaluated(state.round) else (None, None)
+        accuracy, worst = self.evaluator.accuracy(state) if self.is_evaluated(state.round) else (None, None)
         seconds = (time.perf_counter() - begin) / rounds
-        results = [told(outcome, seconds) for outcome in outcomes[:-1]]
-        self.keep(state, [*results, told(outcomes[-1], seconds, accuracy, worst)])
+        results = [round_result(outcome, seconds) for outcome in outcomes[:-1]]
+        self.record(state, [*results, round_result(outcomes[-1], seconds, accuracy, worst)])
 
-    def keep(self, state: State, results: Sequence[RoundResult]) -> None:
+    def record(self, state: State, results: Sequence[RoundResult]) -> None:
         """The journal first: a state must not know of more rounds than it."""
         if self.diary is not None:
             self.diary.write([as_record(result, self.federation.seed) for result in results])
@@ -76,22 +76,24 @@ class Run:
                 self.on_round(result)
 
     def next_stop(self, round: int) -> int:
-        """The next round after which the model is looked at."""
+        """The next round after which the model is evaluated or saved."""
         evaluated = (round // self.evaluate_every + 1) * self.evaluate_every
-        kept = [r for r in self.checkpoints if r > round]
-        return min([evaluated, self.federation.rounds, *kept])
+        saved = [r for r in self.checkpoints if r > round]
+        return min([evaluated, self.federation.rounds, *saved])
 
     def is_evaluated(self, round: int) -> bool:
         return round % self.evaluate_every == 0 or round == self.federation.rounds
 
-    def finished(self) -> Trained:
+    def trained(self) -> Trained:
         paths = {r: self.home.checkpoint(r) for r in sorted(self.checkpoints)} if self.home is not None else {}
         notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()))
         model = model_at(self.setup.model, self.state, self.federation)
         return Trained(model=model, curve=tuple(self.curve), checkpoints=paths, notes=notes)
 
 
-def told(outcome: Outcome, seconds: float, accuracy: float | None = None, worst: float | None = None) -> RoundResult:
+def round_result(
+    outcome: Outcome, seconds: float, accuracy: float | None = None, worst: float | None = None
+) -> RoundResult:
     return RoundResult(
         round=outcome.round,
         loss=outcome.loss,

@@ -89,7 +89,7 @@ def split_of(text: str) -> tuple[str, float]:
     except ValueError:
         value = math.nan
     if found is None or (kind != "iid" and not (value > 0 and math.isfinite(value))):
-        raise ConfigError(f"split: {text!r} is not known, take iid, dirichlet:0.5 or classes:2 (numbers above 0)")
+        raise ConfigError(f"must be iid, dirichlet:ALPHA or classes:N with a number above 0, got {text!r}", key="split")
     return kind, value
 
 
@@ -101,7 +101,7 @@ def neighbors_of(text: str) -> tuple[str, int]:
     """
     found = re.fullmatch(r"(ring|complete|random:(\d{1,5}))", text)
     if found is None or found[2] == "0":
-        raise ConfigError(f"neighbors: {text!r} is not known, take ring, complete or random:2")
+        raise ConfigError(f"must be ring, complete or random:N, got {text!r}", key="neighbors")
     return text.partition(":")[0], int(found[2] or 0)
 
 
@@ -115,28 +115,32 @@ def _check_counts(settings: Federation) -> None:
     most = {"rounds": MOST_ROUNDS, "clients": MOST_CLIENTS, "local_epochs": 10_000, "batch_size": 1_000_000}
     for name, limit in most.items():
         if not 1 <= (value := getattr(settings, name)) <= limit:
-            raise ConfigError(f"{name.replace('_', '-')}: must be between 1 and {limit}, got {value}")
+            raise ConfigError(f"must be 1 to {limit}, got {value}", key=name)
     if settings.per_round is not None and not 1 <= settings.per_round <= settings.clients:
-        told = f"{settings.per_round} of {settings.clients} clients cannot be, take 1 to {settings.clients}"
-        raise ConfigError(f"per-round: {told}")
+        clients, count = settings.clients, settings.per_round
+        raise ConfigError(f"must be 1 to {clients} (the number of clients), got {count}", key="per_round")
     if settings.topology == "gossip" and settings.per_round not in (None, settings.clients):
-        raise ConfigError("per-round: in gossip every client takes part in every round, leave it out")
+        raise ConfigError(
+            "with `topology = gossip` every client takes part in every round, leave it out", key="per_round"
+        )
 
 
 def _check_neighbors(settings: Federation) -> None:
     _, count = neighbors_of(settings.neighbors)
     if settings.topology == "gossip" and count >= settings.clients:
         others = settings.clients - 1
-        raise ConfigError(f"neighbors: a node has {others} others, not {count}, take random:{others} or fewer")
+        raise ConfigError(
+            f"must be at most random:{others} ({others} other clients), got random:{count}", key="neighbors"
+        )
 
 
 def _check_rates(settings: Federation) -> None:
     for name in ("rate", "proximal", "weight_decay"):
         value = getattr(settings, name)
         if not (math.isfinite(value) and (value > 0 if name == "rate" else value >= 0)):
-            take = "a number above 0" if name == "rate" else "0 or a number above it"
-            raise ConfigError(f"{name.replace('_', '-')}: {value} is not possible, take {take}")
+            least = "above 0" if name == "rate" else "0 or more"
+            raise ConfigError(f"must be {least} and finite, got {value}", key=name)
     if not 0 <= settings.momentum < 1:
-        raise ConfigError(f"momentum: must be 0 or more and below 1, got {settings.momentum}")
+        raise ConfigError(f"must be 0 or more and below 1, got {settings.momentum}", key="momentum")
     if settings.nesterov and not settings.momentum:
-        raise ConfigError("nesterov: needs a momentum above 0, such as --momentum 0.9")
+        raise ConfigError("needs a momentum above 0, set for example `momentum = 0.9`", key="nesterov")

@@ -48,7 +48,7 @@ KINDS = ("params", "running", "velocity")
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What one round has to tell."""
+    """What came of one round."""
 
     round: int
     loss: float  # NaN: void
@@ -56,12 +56,12 @@ class Outcome:
     void: bool = False
 
 
-def one_by_one(
+def play_one_by_one(
     play: Callable[[State], tuple[State, Outcome]], state: State, rounds: int
 ) -> tuple[State, list[Outcome]]:
-    """So many rounds on, each from where the last one ended."""
-    told: list[Outcome] = []
+    """`rounds` rounds, each from where the last one ended."""
+    outcomes: list[Outcome] = []
     for _ in range(rounds):
         state, outcome = play(state)
-        told.append(outcome)
-    return state, told
+        outcomes.append(outcome)
+    return state, outcomes

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
-import gradveil.train
+import gradveil.flower
 from veiled_digits.task import RATE, make_model, pictures_of
 
 app = ClientApp(mods=[gradveil.flower.veil(os.environ.get("GRADVEIL_DEFENSE", "none"), trainable=make_model())])
@@ -25,8 +25,8 @@ def train(message: Message, context: Context) -> Message:
     model = make_model()
     model.load_state_dict(message.content.array_records["arrays"].to_torch_state_dict())
     optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
-    veiled = gradveil.flower.veiled(context)  # defenses of pictures act here; the mod makes sure that they do
-    images, labels = veiled.batch(veiled.data(pictures_of(site)))
+    defense = gradveil.flower.defense_of(context)  # defenses of pictures act here; the mod makes sure that they do
+    images, labels = defense.batch(defense.data(pictures_of(site)))
     loss = F.cross_entropy(model(images), labels)
     loss.backward()
     optimizer.step()

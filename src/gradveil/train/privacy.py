@@ -6,8 +6,8 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from gradveil.dp.exposure import Exposure
-from gradveil.train.clients import drawn
+from gradveil.dp.budget import Exposure
+from gradveil.train.clients import draw_clients
 from gradveil.train.settings import Federation
 
 
@@ -24,7 +24,7 @@ def participations(federation: Federation) -> Counter[int]:
     """By client, in how many rounds."""
     if federation.per_round in (None, federation.clients):
         return Counter(dict.fromkeys(range(federation.clients), federation.rounds))
-    return Counter(i for number in range(1, federation.rounds + 1) for i in drawn(federation, number))
+    return Counter(i for number in range(1, federation.rounds + 1) for i in draw_clients(federation, number))
 
 
 def exposure(name: str, pictures: int, turns: int, federation: Federation) -> Exposure:
