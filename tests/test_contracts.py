@@ -19,6 +19,7 @@ from scenes import (
     MEAN,
     NO_DEFENSE,
     STD,
+    Onlooker,
     as_float32,
     drawn,
     four_pictures,
@@ -34,6 +35,7 @@ import gradveil.defenses
 from gradveil.attacks import ATTACKS
 from gradveil.config import AuditConfig, Choice, dumps, from_tables
 from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.check import options_of
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense, Paper
@@ -46,6 +48,7 @@ from gradveil.defenses import DEFENSES
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.mixup import Mixup
+from gradveil.defenses.oasis import Oasis
 from gradveil.engine.backend import choose
 from gradveil.engine.distance import Cosine
 from gradveil.metrics.psnr import peak_signal_to_noise
@@ -63,7 +66,6 @@ def logistic() -> nn.Module:
 
 
 TINY_LODA = {"extractor": "lenet:untrained", "layers": "all", "steps": 3, "cache": False}
-NEVER_IDLE = 100.0  # other pictures are fed at any strength: the update is another one of about the same size
 # in [0, 1]: in the default units c = 0.1 pushes 16 times as hard, which is no longer mild
 MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rate=0.08, units="unit", cache=False)
 EITHER_SIDE = Ats(policy="0", library=("shearX2",))
@@ -138,35 +140,43 @@ ATTACK_ROWS = {
 }
 
 
+def same_signs(got: Tensor, plain: Tensor) -> bool:
+    """Every number keeps its sign, and the tensor its mean magnitude."""
+    return torch.equal(got.sign(), plain.sign()) and torch.allclose(got.abs().mean(), plain.abs().mean())
+
+
 @dataclass(frozen=True, kw_only=True)
 class DefenseRow:
+    """What a defense is tested with. One without a row here is tested with its defaults, a preset with the row of what
+    it is a preset of.
+
+    It is held to one of three: `idle` options leave the update as it is (or as `keeps` says), or the defense changes
+    `pictures` and nothing else at any strength, or it changes the model.
+    """
+
     options: dict[str, Any] = field(default_factory=dict)  # that change an update
-    idle: dict[str, Any] = field(default_factory=dict)  # that leave it as it is
+    idle: dict[str, Any] | None = None  # that leave it as it is
     rounding: float = 0.0  # by which it is not quite as it was: sums over examples in another order
-    changes_model: bool = False  # at no strength is it none
+    keeps: Callable[[Tensor, Tensor], bool] | None = None  # what of each tensor an idle defense leaves as it was
+    pictures: bool = False
+    changes_model: bool = False
 
 
 DEFENSE_ROWS = {
-    "none": DefenseRow(),
+    "none": DefenseRow(idle={}),
     "gaussian": DefenseRow(options={"scale": 0.05}, idle={"scale": 0.0}),
     "laplacian": DefenseRow(options={"scale": 0.05}, idle={"scale": 0.0}),
     "prune": DefenseRow(options={"ratio": 0.5}, idle={"ratio": 0.0}),
     "topk": DefenseRow(options={"sparsity": 0.5}, idle={"sparsity": 0.0}),
-    "sign": DefenseRow(idle={"scaled": True}, rounding=1.0),  # never idle, but then no number moves by more than that
+    "sign": DefenseRow(idle={"scaled": True}, keeps=same_signs),
     "uniform": DefenseRow(idle={"bits": 16}, rounding=2e-5),
     "qsgd": DefenseRow(idle={"bits": 16}, rounding=4e-5),
-    "ats": DefenseRow(options={"policy": "3-1-7+12"}, idle={"policy": "none"}),
-    "oasis": DefenseRow(options={"transforms": "major+shear"}, idle={"transforms": "none"}),
-    "oasis-mr": DefenseRow(rounding=NEVER_IDLE),
-    "oasis-mr+sh": DefenseRow(rounding=NEVER_IDLE),
-    "oasis-hf": DefenseRow(rounding=NEVER_IDLE),
-    "random-policy": DefenseRow(options={"library": ("translateX9", "invert0")}, idle={"length": 0}),
-    "loda": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
-    "loda-1": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
-    "loda-2": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
-    "loda-3": DefenseRow(options=TINY_LODA, idle=TINY_LODA, rounding=NEVER_IDLE),
-    "mixup": DefenseRow(options={"k": 3}, idle={"k": 1}),
-    "instahide": DefenseRow(options={"k": 3}, idle={"k": 1, "signs": "none"}),
+    "ats": DefenseRow(options={"policy": "3-1-7+12"}, idle={"policy": "none"}, pictures=True),
+    "random-policy": DefenseRow(options={"library": ("translateX9", "invert0")}, idle={"length": 0}, pictures=True),
+    "oasis": DefenseRow(options={"transforms": "major+shear"}, idle={"transforms": "none"}, pictures=True),
+    "loda": DefenseRow(options=TINY_LODA, pictures=True),
+    "mixup": DefenseRow(options={"k": 3}, idle={"k": 1}, pictures=True),
+    "instahide": DefenseRow(options={"k": 3}, idle={"k": 1, "signs": "none"}, pictures=True),
     "dpsgd": DefenseRow(options={"clip": 0.5}, idle={"clip": 1e9, "noise": 0.0}, rounding=1e-14),
     "fedcdp": DefenseRow(options={"clip": 0.5}, idle={"clip": 1e9, "noise": 0.0}, rounding=1e-14),
     "soteria": DefenseRow(options={"rate": 0.5}, idle={"rate": 0.0}),
@@ -175,21 +185,31 @@ DEFENSE_ROWS = {
         options={"of": [{"name": "prune", "ratio": 0.3}, {"name": "gaussian", "scale": 0.05}]}, idle={"of": []}
     ),
 }
-WITHOUT_PAPER = {
-    "none": "it is no method",
-    "stack": "it joins the methods of others",
-    "headless": "it is ours, invertgrad with one layer less",
-}
+PICTURES = {"data", "batch"}  # the stages that change pictures and nothing else
+STAGES = ("model", "data", "batch", "gradient", "update")
+
+
+def defense_row(name: str) -> DefenseRow:
+    """Its own, or that of its family with the options that a preset still offers, or one that is found out."""
+    if name in DEFENSE_ROWS:
+        return DEFENSE_ROWS[name]
+    factory = inspect.unwrap(DEFENSES[name])
+    family = next((one for one in DEFENSE_ROWS if DEFENSES[one] is factory), None)
+    if family is None:
+        acts = {stage for stage in STAGES if DEFENSES[name]().acts_at(stage)}
+        return DefenseRow(pictures=acts <= PICTURES, changes_model="model" in acts)
+    row, offered = DEFENSE_ROWS[family], options_of(DEFENSES[name])
+    return replace(row, options={key: value for key, value in row.options.items() if key in offered}, idle=None)
 
 
 def test_no_row_is_forgotten() -> None:
     assert set(ATTACK_ROWS) == set(ATTACKS)
-    assert set(DEFENSE_ROWS) == set(DEFENSES)
-    assert set(WITHOUT_PAPER) <= set(ATTACKS) | set(DEFENSES)
+    assert set(DEFENSE_ROWS) <= set(DEFENSES)
+    assert all(row.idle is not None or row.pictures or row.changes_model for row in DEFENSE_ROWS.values())
 
 
 each_attack = pytest.mark.parametrize("name", ATTACK_ROWS)
-each_defense = pytest.mark.parametrize("name", DEFENSE_ROWS)
+each_defense = pytest.mark.parametrize("name", DEFENSES)
 
 
 def easy_scene(name: str) -> Scenario:
@@ -340,23 +360,55 @@ def test_an_attack_leaves_what_it_sees_as_it_was(name: str) -> None:
 
 
 def built(name: str) -> Defense:
-    return DEFENSES[name](**DEFENSE_ROWS[name].options)
+    return DEFENSES[name](**defense_row(name).options)
 
 
 def same(a: Update, b: Update) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-@each_defense
+@pytest.mark.parametrize("name", [name for name in DEFENSES if defense_row(name).idle is not None])
 def test_an_idle_defense_is_none(name: str) -> None:
-    row = DEFENSE_ROWS[name]
-    defense = DEFENSES[name](**row.idle)
-    got, plain = seen_in(four_pictures(), defense).update, seen_in(four_pictures()).update
-    if row.changes_model:
-        assert set(got) > set(plain) - {"fc.weight", "fc.bias"}
-    else:
-        assert got.keys() == plain.keys()
-        assert all((got[key] - u).abs().max() <= row.rounding * u.abs().max() for key, u in plain.items())
+    row = defense_row(name)
+    got = seen_in(four_pictures(), DEFENSES[name](**(row.idle or {}))).update
+    plain = seen_in(four_pictures()).update
+    assert got.keys() == plain.keys()
+    for key, u in plain.items():
+        if row.keeps is not None:
+            assert all(map(row.keeps, got[key], u)), key
+        else:
+            assert (got[key] - u).abs().max() <= row.rounding * u.abs().max(), key
+
+
+@pytest.mark.parametrize("name", [name for name in DEFENSES if defense_row(name).pictures])
+def test_a_defense_of_pictures_sends_the_update_of_the_pictures_that_it_feeds(name: str) -> None:
+    """Bit for bit, at any strength."""
+    check_pictures_only(built(name))
+
+
+def check_pictures_only(defense: Defense) -> None:
+    scenario = four_pictures()
+    seen, truth = observe(scenario, defense, Onlooker(), Seed(0))
+    assert not torch.equal(truth.fed.images, scenario.private.images)
+    assert same(seen.update, seen_in(replace(scenario, private=truth.fed)).update)
+
+
+@pytest.mark.parametrize("factor", [-50.0, 0.0, 1.001])
+def test_that_can_fail(factor: float) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Mutant(Oasis):
+        def update(self, update: Update, rng: torch.Generator) -> Update:
+            return {name: factor * u for name, u in update.items()}
+
+    check_pictures_only(Oasis())
+    with pytest.raises(AssertionError):
+        check_pictures_only(Mutant())
+
+
+@pytest.mark.parametrize("name", [name for name in DEFENSES if defense_row(name).changes_model])
+def test_a_defense_that_changes_the_model_leaves_the_layers_in_front_as_they_are(name: str) -> None:
+    got, plain = seen_in(four_pictures(), built(name)).update, seen_in(four_pictures()).update
+    assert set(got) > set(plain) - {"fc.weight", "fc.bias"}
 
 
 @each_defense
@@ -366,7 +418,9 @@ def test_a_defended_update_has_the_names_shapes_and_dtypes_of_the_plain_one(name
     agreed = replace(scenario, model=built(name).model(scenario.model))
     plain, defended = seen_in(agreed).update, seen_in(scenario, built(name)).update
     assert [(n, u.shape, u.dtype) for n, u in defended.items()] == [(n, u.shape, u.dtype) for n, u in plain.items()]
-    assert same(plain, defended) == (name == "none")
+    assert all(u.isfinite().all() for u in defended.values())
+    if name in DEFENSE_ROWS or defense_row(name).options:
+        assert same(plain, defended) == (name == "none")
 
 
 @each_defense
@@ -392,7 +446,7 @@ def test_repr_rebuilds_a_defense(name: str) -> None:
     names: dict[str, Any] = {}
     for module in pkgutil.walk_packages(gradveil.defenses.__path__, "gradveil.defenses."):
         names |= vars(importlib.import_module(module.name))
-    for options in (DEFENSE_ROWS[name].options, DEFENSE_ROWS[name].idle):
+    for options in (defense_row(name).options, defense_row(name).idle or {}):
         defense = DEFENSES[name](**options)
         assert eval(repr(defense), names) == defense
 
@@ -468,8 +522,8 @@ def test_an_attack_goes_through_toml_and_comes_back(name: str) -> None:
 
 @each_defense
 def test_a_defense_goes_through_toml_and_comes_back(name: str) -> None:
-    row = DEFENSE_ROWS[name]
-    for options in (row.options, row.idle, {}):
+    row = defense_row(name)
+    for options in (row.options, row.idle or {}, {}):
         config = from_tables({"defense": {"mine": {"name": name, **options}}})
         again = from_tables(tomllib.loads(dumps(config)))
         assert again == config
@@ -486,10 +540,9 @@ def test_a_method_is_described_and_has_a_paper(table: str, name: str) -> None:
     module = inspect.getmodule(factory)
     assert (inspect.getdoc(module) or "").strip()
     assert (inspect.getdoc(factory) or "").strip()
-    if name in WITHOUT_PAPER:
-        assert not hasattr(module, "PAPER")
-        return
     paper = module.PAPER  # type: ignore[union-attr]
+    if paper is None:  # a method of our own says so
+        return
     assert isinstance(paper, Paper)
     assert all((paper.title, paper.authors, paper.where))
     assert 1990 < paper.year < 2100

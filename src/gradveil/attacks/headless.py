@@ -22,6 +22,8 @@ from gradveil.engine.inversion import Inversion
 from gradveil.engine.labels import last_linear
 from gradveil.engine.spaces.pixels import Start
 
+PAPER = None  # it is ours: invertgrad with one layer less
+
 
 @dataclass(frozen=True, kw_only=True)
 class Headless(Inversion):

@@ -28,6 +28,9 @@ class Paper:
         return f"{self.authors}, {self.title}, {self.year}, {self.where}"
 
 
+PAPER: Paper | None = None  # no defense is no method
+
+
 @dataclass(frozen=True)
 class Defense:
     """No defense: the update as it is.

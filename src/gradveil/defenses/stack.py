@@ -18,6 +18,8 @@ from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.core.view import View, chained
 
+PAPER = None  # it joins the methods of others
+
 
 @dataclass(frozen=True)
 class Stack(Defense):
