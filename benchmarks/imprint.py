@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from gradveil.attacks.cah import cah
 from gradveil.attacks.imprint.module import Imprint
 from gradveil.attacks.rtf import rtf
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 
 CLASSES = 10

@@ -23,9 +23,10 @@ from torch import Tensor, nn
 from gradveil.attacks.dlg import dlg
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.engine.priors.prior import TotalVariation

@@ -24,9 +24,10 @@ import torch.nn.functional as F
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Backend, Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.models import MODELS
 

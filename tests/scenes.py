@@ -11,9 +11,10 @@ from torch import Tensor, nn
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from

@@ -38,10 +38,12 @@ from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.check import options_of
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
 from gradveil.defenses import DEFENSES

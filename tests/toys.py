@@ -12,9 +12,9 @@ from gradveil.audit.audit import Audit
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.metrics import METRICS

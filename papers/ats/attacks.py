@@ -19,15 +19,15 @@ import torch
 
 from gradveil.attacks import ATTACKS
 from gradveil.core.compute import Compute
-from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
 from gradveil.core.interval import mean_interval
-from gradveil.metrics import METRICS
-from gradveil.models import MODELS, load_weights
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.metrics import METRICS
+from gradveil.models import MODELS, load_weights
 
 
 def main() -> None:

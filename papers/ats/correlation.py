@@ -29,13 +29,13 @@ from victims import GALLERY, Bench, bench_of, model_of, pictures_of
 
 from gradveil.attacks import ATTACKS
 from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed, uniform
 from gradveil.metrics import METRICS
-from gradveil.transforms import Policy
 from gradveil.search.correlation import pearson, spearman
 from gradveil.search.privacy import PRIVACY_SCORES, gradsim
 from gradveil.search.similarity import Products, Similarity
-from gradveil.core.scenario import LocalTraining
-from gradveil.core.seeds import Seed, uniform
+from gradveil.transforms import Policy
 
 PAPER, CODE = PRIVACY_SCORES["ats-paper"], PRIVACY_SCORES["ats-code"]
 KINDS = ("fed", "private", "blank", "gain", "identified")

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image, ImageDraw
 
-from gradveil.experiment.record import Record
 from gradveil.audit.results import Run, read_run
+from gradveil.experiment.record import Record
 
 SIDE, GAP, MARGIN = 64, 3, 160  # pixels
 

@@ -19,9 +19,9 @@ import torch
 from victims import Bench, attacked, bench_of, tell
 
 from gradveil.attacks.invertgrad import invertgrad
+from gradveil.core.defense import Defense
 from gradveil.data import load
 from gradveil.defenses import DEFENSES
-from gradveil.core.defense import Defense
 from gradveil.wire import encoded_size
 
 ROWS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -17,15 +17,15 @@ import time
 from pathlib import Path
 from typing import Any
 
+from gradveil.core.defense import Defense
+from gradveil.core.types import Batch
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
-from gradveil.core.defense import Defense
+from gradveil.experiment.provenance import device_name
+from gradveil.models import MODELS
 from gradveil.train.federated import evenly, train
 from gradveil.train.result import RoundResult
 from gradveil.train.settings import Federation
-from gradveil.models import MODELS
-from gradveil.experiment.provenance import device_name
-from gradveil.core.types import Batch
 
 CLIENTS = 10
 PAPER = {"none": 76.88, "hybrid": 76.89}  # percent, table 2, rows Standard and [15]

@@ -19,9 +19,9 @@ import torch
 from victims import Bench, about, attacked, bench_of, tell
 
 from gradveil.attacks import ATTACKS
+from gradveil.core.defense import Defense
 from gradveil.data import load
 from gradveil.defenses import DEFENSES
-from gradveil.core.defense import Defense
 from gradveil.metrics import METRICS
 
 LIMITS = {"3-1-7": "3-1-7", "43-18-18": "43-18-18"}  # any other policy: that of the hybrid

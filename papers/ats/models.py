@@ -24,11 +24,11 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 from victims import pictures_of, policy_of
 
-from gradveil.data import Dataset
-from gradveil.train.centralized import accuracy, fit
-from gradveil.models import MODELS
-from gradveil.transforms import Policy
 from gradveil.core.types import Batch
+from gradveil.data import Dataset
+from gradveil.models import MODELS
+from gradveil.train.centralized import accuracy, fit
+from gradveil.transforms import Policy
 
 KINDS = ("semi", "stages", "plain", "policies")  # any other is a policy
 

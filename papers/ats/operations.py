@@ -16,15 +16,15 @@ from typing import Any
 
 from victims import bench_of, model_of
 
-from gradveil.data import load
 from gradveil.core.interval import mean_interval
-from gradveil.transforms import Policy
-from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
-from gradveil.transforms.library import LIBRARIES
-from gradveil.search.privacy import PRIVACY_SCORES, areas
-from gradveil.search.similarity import Similarity
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
+from gradveil.data import load
+from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
+from gradveil.search.privacy import PRIVACY_SCORES, areas
+from gradveil.search.similarity import Similarity
+from gradveil.transforms import Policy
+from gradveil.transforms.library import LIBRARIES
 
 POLICIES = ("3-1-7", "43-18-18", "21-13-3")
 

@@ -12,11 +12,11 @@ from torch import Tensor
 from victims import Bench
 
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
+from gradveil.core.seeds import Seed
+from gradveil.search.per_sample import OnePicture
 from gradveil.transforms import Policy
 from gradveil.transforms.draw import Draw
-from gradveil.search.per_sample import OnePicture
-from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 
 AT_ONCE = 500  # gradients of single pictures
 

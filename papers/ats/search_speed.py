@@ -15,11 +15,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gradveil.experiment import journal
 from gradveil.core.compute import Compute
+from gradveil.experiment import journal
 from gradveil.experiment.folder import JOURNAL
-from gradveil.search.search import Search, search
 from gradveil.experiment.record import Record
+from gradveil.search.search import Search, search
 
 
 def main() -> None:

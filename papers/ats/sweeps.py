@@ -19,10 +19,10 @@ from typing import Any
 
 from victims import Bench, attacked_together, bench_of, defense_of, pictures_of, tell
 
-from gradveil.engine.inversion import Inversion
-from gradveil.engine.spaces.pixels import Pixels
 from gradveil.attacks.invertgrad import invertgrad_ats
 from gradveil.data import Dataset
+from gradveil.engine.inversion import Inversion
+from gradveil.engine.spaces.pixels import Pixels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,8 +20,8 @@ from victims import GALLERY, Bench, attacked_together, defense_of, model_of, tel
 
 from gradveil.attacks.invertgrad import invertgrad_ats
 from gradveil.core.compute import Compute
-from gradveil.data import Dataset, load
 from gradveil.core.scenario import LocalTraining
+from gradveil.data import Dataset, load
 
 
 @dataclass(frozen=True, kw_only=True)

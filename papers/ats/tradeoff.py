@@ -15,8 +15,8 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 
-from gradveil.experiment import progress
 from gradveil.core.compute import Compute
+from gradveil.experiment import progress
 from gradveil.tradeoff import Study, page, run
 from gradveil.tradeoff.summary import sentences
 

@@ -19,18 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.selection import by_match_and_roughness
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.compute import Compute
-from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
-from gradveil.metrics import METRICS
-from gradveil.models import MODELS, load_weights
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.engine.priors.prior import TotalVariation
+from gradveil.engine.selection import by_match_and_roughness
+from gradveil.metrics import METRICS
+from gradveil.models import MODELS, load_weights
 
 
 def main() -> None:

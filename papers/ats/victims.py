@@ -14,22 +14,23 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.attack import Reconstruction
+from gradveil.core.compute import Compute
+from gradveil.core.defense import Defense
+from gradveil.core.interval import mean_interval
+from gradveil.core.observation import Observation, Truth
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch, Latent
+from gradveil.data import Dataset, load
+from gradveil.defenses import DEFENSES
 from gradveil.engine.backend import Chosen
 from gradveil.engine.descent import Descent, Stepper, best_of
 from gradveil.engine.inversion import Inversion, Outcome
-from gradveil.core.compute import Compute
-from gradveil.data import Dataset, load
-from gradveil.defenses import DEFENSES
-from gradveil.core.defense import Defense
-from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS
 from gradveil.metrics.align import align
 from gradveil.models import MODELS, load_weights
 from gradveil.transforms import Policy
-from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
-from gradveil.core.types import Batch, Latent
 
 GALLERY = slice(5000, 6000)
 FEDSGD = LocalTraining()

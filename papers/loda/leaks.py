@@ -17,19 +17,20 @@ from study import DEFENDED, Study
 from torch import Tensor
 from training import Cells
 
-from gradveil.core.attack import Attack
 from gradveil.attacks.decode_known import decode_known
 from gradveil.attacks.decoding.joint_search import searched
-from gradveil.engine.inversion import Inversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
+from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
-from gradveil.defenses.loda.loda import Loda
-from gradveil.models import load_weights
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.defenses.loda.loda import Loda
+from gradveil.engine.inversion import Inversion
+from gradveil.models import load_weights
 
 NONE = Defense()
 PAPER = {  # mean PSNR, mean LPIPS without (table 1) and with adaptive attack (table 2)

@@ -28,14 +28,14 @@ from torch import Tensor, nn
 from training import Cells, trained
 from weights import PRESETS
 
+from gradveil.core.types import Batch
 from gradveil.data import Dataset, load
 from gradveil.defenses.loda.features import Features
 from gradveil.defenses.loda.half import in_half
 from gradveil.defenses.loda.obscure import Recipe, Scale, obscure
 from gradveil.defenses.loda.starts import hash_of, start_of
-from gradveil.train.centralized import accuracy
 from gradveil.models.start import weights_from
-from gradveil.core.types import Batch
+from gradveil.train.centralized import accuracy
 
 CLASSES, AT_ONCE, WAY = 10, 50, 50.0  # the paper's way: 500 steps of 0.1
 COMPARED = 256  # pictures that are held against their encodings

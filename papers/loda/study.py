@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.compute import Compute, pick_device
+from gradveil.core.defense import Defense
+from gradveil.core.interval import mean_interval
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
-from gradveil.core.defense import Defense
 from gradveil.defenses.loda.loda import Loda
-from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS, Metric
 from gradveil.models import MODELS
 

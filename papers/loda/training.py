@@ -16,10 +16,10 @@ from study import DEFENDED, Study
 from torch import Tensor, nn
 
 from gradveil.core.defense import Defense
-from gradveil.defenses._mixing import Mixing
-from gradveil.train.centralized import accuracy, fit
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.defenses._mixing import Mixing
+from gradveil.train.centralized import accuracy, fit
 
 Cells = dict[str, Callable[[], dict[str, Any]]]
 DRAWS = 10  # encodings of a test picture whose answers are averaged, as InstaHide's authors do

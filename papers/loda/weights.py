@@ -12,8 +12,8 @@ from typing import Any
 from study import Study
 from training import Cells, trained
 
-from gradveil.train.centralized import accuracy
 from gradveil.core.types import Batch
+from gradveil.train.centralized import accuracy
 
 WEIGHTS = (10.0, 20.0, 30.0, 40.0, 50.0)
 PRESETS = {"loda-1": 20.0, "loda-2": 30.0}

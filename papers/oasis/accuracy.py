@@ -26,14 +26,14 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from gradveil.data import Dataset, load
-from gradveil.defenses.oasis import Oasis
-from gradveil.train.centralized import accuracy
 from gradveil.core.interval import rate_interval
-from gradveil.models import MODELS
-from gradveil.transforms.pipeline import CropAndFlip
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.defenses.oasis import Oasis
+from gradveil.models import MODELS
+from gradveil.train.centralized import accuracy
+from gradveil.transforms.pipeline import CropAndFlip
 
 PAPER = {  # accuracy in %
     "none": 75.2, "major": 74.3, "minor": 74.1, "shear": 73.7, "hflip": 75.1, "vflip": 74.3, "major+shear": 74.6,

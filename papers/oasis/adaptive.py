@@ -24,19 +24,19 @@ from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
 from gradveil.core.attack import Attack
-from gradveil.data import Dataset, load
 from gradveil.core.defense import Defense
-from gradveil.defenses.oasis import Oasis
 from gradveil.core.interval import mean_interval, rate_interval
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.defenses.oasis import Oasis
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
-from gradveil.core.scenario import Scenario, ThreatModel
-from gradveil.core.seeds import Seed
-from gradveil.core.server import observe
-from gradveil.core.types import Batch
 
 DEFENSES = ("none", "major", "minor", "shear", "hflip", "vflip", "major+shear", "major+hflip")
 SERVERS = (

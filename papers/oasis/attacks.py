@@ -24,19 +24,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.core.attack import Attack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
-from gradveil.data import Dataset, load
+from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
-from gradveil.metrics.align import align
-from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.models.normalize import Normalize
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.metrics.align import align
+from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.models.normalize import Normalize
 
 EXACT = 100.0  # dB
 PUBLIC = 256

@@ -20,10 +20,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradveil.core.seeds import Seed, normal, uniform
 from gradveil.data import Dataset, load
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.core.seeds import Seed, normal, uniform
 
 ROWS = ("halves", "signed", "signed, minus")
 SIGMA = 0.5

@@ -25,10 +25,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradveil.data import Dataset, load
 from gradveil.core.interval import mean_interval
-from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.core.seeds import Seed, normal, uniform
+from gradveil.data import Dataset, load
+from gradveil.metrics.psnr import peak_signal_to_noise
 
 MAPS: dict[str, tuple[int, Callable[[Tensor], Tensor]]] = {  # order and generator
     "major": (4, lambda x: x.rot90(1, (-2, -1))),

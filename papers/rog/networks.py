@@ -15,10 +15,10 @@ from typing import Any
 import torch
 from victims import BATCH, Bench, bench_of, parser, tell
 
-from gradveil.engine.distance import L2
-from gradveil.engine.matcher import OneTrial
 from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed, uniform
+from gradveil.engine.distance import L2
+from gradveil.engine.matcher import OneTrial
 
 WAY = (0.25, 0.5, 0.75, 0.9)
 

@@ -22,8 +22,8 @@ from typing import Any
 from victims import BATCH, Bench, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
-from gradveil.defenses import DEFENSES
 from gradveil.core.defense import Defense
+from gradveil.defenses import DEFENSES
 from gradveil.defenses.fedcdp import FedCdp
 
 RATIOS = (0, -10, -20, -5, -15)  # dB

@@ -22,10 +22,10 @@ from torch import Tensor
 
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
+from gradveil.core.seeds import Seed
 from gradveil.generators.progan import EPSILON, SLOPE, ProGan
 from gradveil.generators.sheet import samples_sheet
 from gradveil.generators.stored import store_network
-from gradveil.core.seeds import Seed
 
 SHOWN, BLOCKS = 32, 6
 ARCHITECTURE = {"latent": 512, "width": 512, "blocks": BLOCKS, "full": 4}

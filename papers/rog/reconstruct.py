@@ -19,8 +19,8 @@ from torch import Tensor
 from victims import Bench, bench_of, parser, tell
 
 from gradveil.attacks import ATTACKS
-from gradveil.engine.inversion import Inversion
 from gradveil.core.defense import Defense
+from gradveil.engine.inversion import Inversion
 
 MOMENTS = 30
 TV = 1e-2  # the middle one of `invertgrad`'s weights, and that of `rog`

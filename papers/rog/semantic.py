@@ -32,16 +32,21 @@ from torch import Tensor
 from victims import about, model_of, now, tell
 
 from gradveil.attacks import ATTACKS
-from gradveil.core.attack import Reconstruction
-from gradveil.engine.gan_inversion import Likeness
 from gradveil.attacks.rogs import Rogs, generator_like, targets_of
-from gradveil.core.compute import Compute, pick_device
+from gradveil.core.attack import Reconstruction
 from gradveil.core.choice import parse_choice
-from gradveil.core.files import write_whole
-from gradveil.data import Dataset, load
-from gradveil.defenses import DEFENSES
+from gradveil.core.compute import Compute, pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import unknown
+from gradveil.core.files import write_whole
+from gradveil.core.observation import Observation
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
+from gradveil.data import Dataset, load
+from gradveil.defenses import DEFENSES
+from gradveil.engine.gan_inversion import Likeness
 from gradveil.generators.files import is_user_generator
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.generators.sheet import samples_sheet
@@ -49,10 +54,6 @@ from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.metrics.features import FeatureGallery, of_alexnet
 from gradveil.metrics.tagger import load_tagger
-from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
-from gradveil.core.types import Batch
 
 FACES, LPIPS = "utkface200_2000.zip", "lpips_alex.npz"
 SHOWN, VICTIMS, GALLERY = 8, 1000, 1000

@@ -19,22 +19,23 @@ import torch
 from torch import Tensor, nn
 from watch import Watched, search, watch
 
-from gradveil.engine.inversion import Inversion
-from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize, keep
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute, pick_device
+from gradveil.core.defense import Defense
+from gradveil.core.interval import mean_interval
+from gradveil.core.observation import Observation, Truth
+from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe
+from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.data.imagenet import imagenet
-from gradveil.core.defense import Defense
+from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize, keep
+from gradveil.engine.inversion import Inversion
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.core.interval import mean_interval
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.models import MODELS
-from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
-from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
-from gradveil.core.types import Batch
 
 ARCHIVE, LPIPS = "imagenet128_500.zip", "lpips_alex.npz"
 VICTIMS, OF_A_CLASS = 160, 5

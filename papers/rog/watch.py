@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Latent
 from gradveil.engine.backend import choose
 from gradveil.engine.descent import Carry, Descent, Stepper, best_of, eager, graphed
-from gradveil.engine.inversion import Inversion
 from gradveil.engine.finish import keep
-from gradveil.core.compute import Compute
-from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
-from gradveil.core.types import Latent
+from gradveil.engine.inversion import Inversion
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,9 +21,10 @@ from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Reconstruction
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.oasis import Oasis

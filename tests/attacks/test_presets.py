@@ -17,8 +17,8 @@ from gradveil.attacks import ATTACKS
 from gradveil.config import from_tables
 from gradveil.core.check import options_of
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.distance import L1, L2, Cosine
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs

@@ -16,8 +16,8 @@ from gradveil.cli import main
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.gan_inversion import GanInversion, Likeness, Targets, fitted
 from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.files import load_generator

@@ -16,9 +16,10 @@ from gradveil.attacks.rtf import RobbingTheFed, rtf
 from gradveil.core.attack import Reconstruction
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian

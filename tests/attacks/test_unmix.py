@@ -14,9 +14,10 @@ from gradveil.attacks.linear import linear
 from gradveil.attacks.unmix import Unmix, copies_by, mixtures
 from gradveil.attacks.unmix_solver import Copies, applied, gathered, matrices_of, mean_of, slopes, solved
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.oasis import Oasis

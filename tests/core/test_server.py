@@ -31,9 +31,10 @@ from toys import Plants
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ThreatModelError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune

@@ -15,8 +15,8 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, ThreatModel
-from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
 from gradveil.engine.backend import choose
 from gradveil.engine.distance import L2, Cosine

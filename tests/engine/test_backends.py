@@ -28,9 +28,9 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.defenses.prune import Prune
 from gradveil.engine.backend import choose
 from gradveil.engine.distance import L1, L2, Cosine, Distance

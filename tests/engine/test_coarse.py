@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from scenes import MEAN, drawn, scene, seen_in, smooth
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.spaces.bicubic import Bicubic, resizing
 from gradveil.engine.spaces.pixels import APART
 

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from gradveil.attacks.rog import rog
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.engine.spaces.generator import Decoded
 from gradveil.generators.conditional import Conditional

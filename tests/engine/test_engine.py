@@ -15,9 +15,9 @@ from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
 from gradveil.core.progress import listening
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Latent
 from gradveil.engine.descent import Stop
 from gradveil.engine.finish import keep

@@ -21,11 +21,12 @@ from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.knowledge import View
+from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, Truth, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch, Update
-from gradveil.core.view import View
 from gradveil.data.photos import photos
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.stack import Stack

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.engine.finish import clamp, keep
 from gradveil.engine.label_counts import Pushes, by_signs

@@ -12,8 +12,8 @@ from scenes import drawn, scene, seen_in
 from torch import Tensor, nn
 
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, ThreatModel
-from gradveil.core.server import Observation
 from gradveil.defenses import DEFENSES
 from gradveil.engine.backend import choose
 from gradveil.engine.distance import L2, Cosine

@@ -9,8 +9,8 @@ import torch
 from scenes import CLASSES, batch_statistics, drawn, one_picture, scene, seen_in, settled
 from torch import Tensor, nn
 
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario
-from gradveil.core.server import Observation
 from gradveil.engine.priors.prior import (
     BatchNormStatistics,
     Box,

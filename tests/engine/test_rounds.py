@@ -10,9 +10,9 @@ from scenes import CLASSES, NO_DEFENSE, scene, seen_in, smooth
 from torch import Tensor
 
 from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.engine import estimate_training as rounds

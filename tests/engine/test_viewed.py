@@ -10,9 +10,9 @@ from scenes import drawn, four_pictures, scene, seen_in, smooth
 from torch import Tensor
 
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.knowledge import View
 from gradveil.core.scenario import ThreatModel
 from gradveil.core.seeds import Seed
-from gradveil.core.view import View
 from gradveil.engine.spaces.joint_labels import JointLabels
 from gradveil.engine.spaces.learned_translation import Gain, Shifted, Transformed
 from gradveil.engine.spaces.pixels import Pixels

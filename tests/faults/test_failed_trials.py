@@ -24,8 +24,8 @@ from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.descent import Objective
 from gradveil.experiment.progress import Lines
 from gradveil.experiment.record import Record

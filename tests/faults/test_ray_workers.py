@@ -21,8 +21,8 @@ from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.experiment.parallel.pool import Fanout, FanoutError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own, which leaves processes to be collected

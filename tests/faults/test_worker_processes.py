@@ -26,9 +26,9 @@ from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.experiment.parallel import processes as workers
 from gradveil.metrics import METRICS
 

@@ -22,9 +22,10 @@ from gradveil.attacks.rog import rog
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.spaces.pixels import APART
 from gradveil.models.lenet import lenet

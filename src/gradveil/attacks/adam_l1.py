@@ -10,7 +10,7 @@ from __future__ import annotations
 from functools import partial
 
 from gradveil.attacks.invertgrad import OPTIONS, PARTS, search_pixels
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import L1
 

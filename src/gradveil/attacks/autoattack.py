@@ -23,10 +23,11 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.defenses.oasis import Oasis
 from gradveil.defenses.stack import Stack
 from gradveil.engine.distance import Cosine

@@ -26,10 +26,10 @@ from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
 from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.defenses.oasis import Oasis
 from gradveil.engine.history_average import averaged

@@ -20,10 +20,10 @@ from gradveil.attacks.decoding.leak import Encodings, Leak
 from gradveil.attacks.decoding.refine import refined
 from gradveil.attacks.decoding.regression import solved, solved_without_signs
 from gradveil.attacks.decoding.same_source import logits_of_all_pairs, trained
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.defenses._mixing import Mixing, mixing_in
 
 PAPER = Paper("Is Private Learning Possible with Instance Encoding?", "Carlini et al.", 2020, "arXiv:2011.05315")

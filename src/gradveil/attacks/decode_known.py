@@ -13,9 +13,9 @@ import torch
 
 from gradveil.attacks.decoding.decoder import INNER, Decoder, Inner, Mixed
 from gradveil.attacks.decoding.leak import Encodings, Leak
-from gradveil.core.defense import Paper
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 
 PAPER = Paper(
     "Evaluating Gradient Inversion Attacks and Defenses in Federated Learning",

@@ -8,7 +8,7 @@ examples than classes) and for small ones: the fast back end holds labels fixed,
 
 from __future__ import annotations
 
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.engine.distance import L2
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import L2, Distance
 from gradveil.engine.inversion import Inversion

@@ -15,8 +15,8 @@ from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.distance import Cosine, Unmatched
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.labels import last_linear

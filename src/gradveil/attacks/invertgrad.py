@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import Cosine, Distance
 from gradveil.engine.inversion import Inversion

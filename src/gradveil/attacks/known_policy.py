@@ -14,8 +14,8 @@ from dataclasses import replace
 from typing import Literal
 
 from gradveil.attacks.invertgrad import TV_WEIGHTS, invertgrad
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Steps

@@ -8,7 +8,7 @@ gives the same 300 iterations and best of 16 starts and is silent about the rest
 from __future__ import annotations
 
 from gradveil.attacks.dlg import OPTIONS, PARTS, VALUES, search_plainly
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import Cosine
 from gradveil.engine.inversion import Inversion

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Labels
 from gradveil.engine.distance import matched
 from gradveil.engine.history_average import averaged

@@ -19,10 +19,10 @@ from gradveil.attacks.linear import first_linear
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.client import loss_of
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.history_average import averaged
 from gradveil.models.normalize import constants_of
 

@@ -25,9 +25,9 @@ from gradveil.attacks.sgd_cosine import sgd_cosine
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.preset import Preset
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.defenses.loda.encode import at_once
 from gradveil.defenses.loda.inverse import Decoder, Way
 from gradveil.defenses.loda.loda import PAPER as PAPER

@@ -19,8 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import L2, Distance
 from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize

@@ -21,11 +21,11 @@ from torch import Tensor
 
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.gan_inversion import GanInversion, Pixels, Targets
 from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.base import Generator

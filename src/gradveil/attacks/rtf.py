@@ -21,10 +21,10 @@ from gradveil.attacks.imprint.readout import differences, gradients
 from gradveil.attacks.imprint.reconstruction import counted, reconstruction
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.engine.history_average import averaged
 

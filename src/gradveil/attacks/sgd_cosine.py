@@ -6,7 +6,7 @@ Ours tries several TV weights, as `invertgrad` does; `sgd-cosine-ats` has the on
 from __future__ import annotations
 
 from gradveil.attacks.invertgrad import OPTIONS, PARTS, search_pixels
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.optimizer import Sgd
 

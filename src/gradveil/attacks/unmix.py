@@ -29,10 +29,11 @@ from gradveil.attacks.rtf import rtf
 from gradveil.attacks.unmix_solver import Copies, applied, matrices_of, mean_of, solved
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 
 PAPER = Paper(

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradveil.core.attack import Reconstruction
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, normal
-from gradveil.core.server import Observation
 from gradveil.core.types import Update
 
 

@@ -17,7 +17,8 @@ from gradveil.audit.plan import Cell, clients_of
 from gradveil.audit.update_match import matches
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
-from gradveil.core.server import Observation, Truth, observe, observe_received
+from gradveil.core.observation import Observation, Truth
+from gradveil.core.server import observe, observe_received
 from gradveil.experiment.record import NO_TRUTH, NOT_REPLAYED, Record
 from gradveil.metrics import Metric, align
 from gradveil.metrics.labels import labels_right

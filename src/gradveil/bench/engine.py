@@ -14,9 +14,10 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.bench.peer import peer_step
 from gradveil.core.compute import Backend, Compute, Precision
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation, observe
+from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.backend import choose
 from gradveil.engine.descent import graphed

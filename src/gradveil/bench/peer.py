@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.client import in_client_mode, loss_of
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 from gradveil.engine.priors.prior import TotalVariation
 
 

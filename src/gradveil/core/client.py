@@ -150,3 +150,11 @@ def batch_statistics(model: nn.Module, params: Params, images: Tensor) -> dict[s
         for hook in hooks:
             hook.remove()
     return seen
+
+
+def newest_share(layer: nn.modules.batchnorm._NormBase, steps: int) -> float:
+    """How much of the running statistics the next batch becomes, `steps` after the model was sent."""
+    if layer.momentum is not None:
+        return layer.momentum
+    tracked = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
+    return 1 / (tracked + steps + 1)  # torch's cumulative average

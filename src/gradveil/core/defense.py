@@ -9,23 +9,9 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture, View
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
-from gradveil.core.view import View
-
-
-@dataclass(frozen=True)
-class Paper:
-    """Where a method comes from."""
-
-    title: str
-    authors: str
-    year: int
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.authors}, {self.title}, {self.year}, {self.where}"
 
 
 PAPER: Paper | None = None  # no defense is no method

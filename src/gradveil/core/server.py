@@ -1,75 +1,33 @@
-"""The server's view. `observe` and, of what real clients sent, `observe_received` are the only makers of an
-`Observation`, and the truth never enters one."""
+"""The server of a round: the only maker of an `Observation`, by playing the clients or of what real ones sent."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from gradveil.core.client import BATCH_NORMS, Step, batch_statistics, in_client_mode, local_steps, parameters_of
+from gradveil.core.client import (
+    BATCH_NORMS,
+    Step,
+    batch_statistics,
+    in_client_mode,
+    local_steps,
+    newest_share,
+    parameters_of,
+)
 from gradveil.core.errors import ThreatModelError
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture
+from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.types import Batch, Images, Labels, Update
+from gradveil.core.types import Batch, Update
 
 if TYPE_CHECKING:
     from gradveil.core.attack import Attack
     from gradveil.core.defense import Defense
-
-
-@dataclass(frozen=True, kw_only=True)
-class Observation:
-    """One model sent, many updates received: everything that an attack may look at."""
-
-    model: nn.Module  # as sent
-    update: Update  # each [client, *parameter]
-    training: LocalTraining  # with one step at rate 1 in the place of what is not known
-    examples: int  # as fed; for one who knows a defense that feeds copies, without them: see `as_fed`
-    shape: tuple[int, int, int]
-    classes: int
-    names: tuple[str, ...]  # of the clients; random streams are keyed by them
-    labels: Labels | None = None
-    defense: Defense | None = None
-    public: Batch | None = None
-    statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
-    history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
-    training_known: bool = True  # local steps and rate
-    mixture: Mixture | None = None  # what a known defense mixed, weights [client, encoding, source]
-    encodings: Images | None = None  # what a defense made of the pictures, for an attacker who got hold of it
-
-    def take(self, clients: Sequence[int]) -> Observation:
-        """The same round as if only these clients were in it; a client may be taken more than once."""
-        at = torch.as_tensor(list(clients), device=next(iter(self.update.values())).device)
-        return replace(
-            self,
-            update={name: u[at] for name, u in self.update.items()},
-            names=tuple(self.names[i] for i in clients),
-            labels=None if self.labels is None else self.labels[at],
-            statistics=None if self.statistics is None else {k: v[at] for k, v in self.statistics.items()},
-            history=tuple(round_.take(clients) for round_ in self.history),
-            mixture=None if self.mixture is None else self.mixture.take(at),
-            encodings=None if self.encodings is None else self.encodings[at],
-        )
-
-    def as_fed(self) -> Observation:
-        """For attacks that read off whatever was fed, copies too: as one sees the round who does not know of them."""
-        copies = 1 if self.defense is None else self.defense.copies
-        labels = None if self.labels is None else self.labels.repeat_interleave(copies, 1)
-        earlier = tuple(one.as_fed() for one in self.history)
-        return replace(self, examples=copies * self.examples, labels=labels, defense=None, history=earlier)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Truth:
-    """What the attack is measured against: the private pictures, and the pictures as fed to the model."""
-
-    private: Batch
-    fed: Batch
 
 
 def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) -> tuple[Observation, Truth]:
@@ -231,14 +189,6 @@ def _running_statistics(sent: nn.Module, model: nn.Module, steps: Sequence[Step]
             share = newest_share(layers[key.rpartition(".")[0]], k)
             state[key] = (1 - share) * state[key] + share * batch[key]
     return state
-
-
-def newest_share(layer: nn.modules.batchnorm._NormBase, steps: int) -> float:
-    """How much of the running statistics the next batch becomes, `steps` after the model was sent."""
-    if layer.momentum is not None:
-        return layer.momentum
-    tracked = 0 if layer.num_batches_tracked is None else int(layer.num_batches_tracked)
-    return 1 / (tracked + steps + 1)  # torch's cumulative average
 
 
 def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Update
 from gradveil.defenses.stack import Stack

@@ -15,10 +15,11 @@ from typing import ClassVar
 
 from torch import Generator
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.knowledge import View
+from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, Update
-from gradveil.core.view import View
 from gradveil.transforms.library import library_of
 from gradveil.transforms.pipeline import CropAndFlip, crop_and_flip, run_policy
 from gradveil.transforms.policy import Policy

@@ -13,7 +13,8 @@ from typing import ClassVar
 
 from torch import Generator, Tensor, nn
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
+from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses._noise import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
 from gradveil.defenses._per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics

@@ -14,9 +14,9 @@ from typing import Literal
 import torch
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Paper
 from gradveil.core.errors import ConfigError
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture
+from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Paper
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import uniform
 from gradveil.defenses._additive import AdditiveNoise
 

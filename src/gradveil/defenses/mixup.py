@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Paper
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture
+from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
 from gradveil.defenses._mixing import Mixing, Pairs, as_matrix, draw_inside, draw_weights, too_few

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.core.types import Batch, Update
 from gradveil.defenses._copies import TRANSFORMS, Interpolation

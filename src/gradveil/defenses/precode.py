@@ -22,8 +22,9 @@ from numpy.random import default_rng
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses._layers import linear_layer, output_of

@@ -8,8 +8,9 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.types import Update
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.seeds import uniform
 from gradveil.core.types import Update
 from gradveil.defenses._quantization import (

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.types import Update
 
 PAPER = Paper("signSGD: Compressed Optimisation for Non-Convex Problems", "Bernstein et al.", 2018, "arXiv:1802.04434")

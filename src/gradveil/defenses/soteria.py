@@ -18,8 +18,9 @@ from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 from torch.func import functional_call, vjp, vmap
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses._layers import input_of, linear_layer
 from gradveil.defenses._per_example import mean_of_each, refuse_batch_statistics

@@ -13,10 +13,9 @@ from torch import Generator, nn
 from gradveil.core.check import complete
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture, View, chained
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
-from gradveil.core.view import View, chained
 
 PAPER = None  # it joins the methods of others
 

@@ -12,8 +12,9 @@ from typing import ClassVar, Literal
 import torch
 from torch import Generator
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.types import Update
 from gradveil.defenses.prune import Mask, pruned
 

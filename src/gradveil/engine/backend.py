@@ -11,8 +11,8 @@ from torch.fx import GraphModule
 
 from gradveil.core.compute import Backend
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, normal, uniform
-from gradveil.core.server import Observation
 from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.matcher import Loop, Matcher, NoMatch, OneTrial, Vmap
 from gradveil.engine.sweep.fx_program import CannotSweep, graph_of

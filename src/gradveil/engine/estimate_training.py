@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Latent, Update
 from gradveil.engine.backend import choose
 from gradveil.engine.descent import Descent, Objective, best_of, eager

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import torch
 
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 
 REDRAWN = ("data", "batch")  # stages at which a defense may feed other pictures in every round
 

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Latent
 from gradveil.engine import chunks
 from gradveil.engine.backend import Chosen, choose

@@ -30,9 +30,9 @@ from torch import Tensor, nn
 
 from gradveil.core.client import in_client_mode
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Labels
 from gradveil.engine.label_counts import EXPLAINED, Pushes, by_signs
 

@@ -19,9 +19,9 @@ from torch.overrides import TorchFunctionMode
 
 from gradveil.core.client import local_update, loss_of
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch, Params
 from gradveil.engine.adjoint import Carry, LocalRound, added
 from gradveil.engine.distance import Unmatched

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 
 from gradveil.core.client import in_client_mode, local_update
 from gradveil.core.defense import Defense
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch, Images, Labels, Update
 from gradveil.engine.adjoint import LocalRound
 from gradveil.engine.distance import Distance

@@ -8,8 +8,8 @@ from dataclasses import replace
 import torch
 
 from gradveil.core.compute import Compute
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Images
 from gradveil.engine.backend import choose
 from gradveil.engine.descent import eager

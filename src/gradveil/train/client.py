@@ -15,10 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from gradveil.core.client import batch_statistics, local_steps, loss_of
+from gradveil.core.client import batch_statistics, local_steps, loss_of, newest_share
 from gradveil.core.defense import Defense
 from gradveil.core.seeds import Seed
-from gradveil.core.server import newest_share
 from gradveil.core.types import Batch, Params, Update
 from gradveil.defenses.error_feedback import ErrorFeedback
 from gradveil.train.fedprox import local_optimizer

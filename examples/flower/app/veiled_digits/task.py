@@ -5,8 +5,8 @@ from __future__ import annotations
 from torch import nn
 
 from gradveil import data
-from gradveil.models import MODELS
 from gradveil.core.types import Batch
+from gradveil.models import MODELS
 
 SIZE, RATE = 16, 0.1
 PICTURES = 1  # of each site: the hardest case for a defense

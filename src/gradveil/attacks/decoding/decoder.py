@@ -24,9 +24,9 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
-from gradveil.core.mixture import Mixture
+from gradveil.core.knowledge import Mixture
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.engine.inversion import Inversion
 
 Inner = Literal["dlg", "invertgrad", "gradinversion"]

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from gradveil.attacks.decoding.leak import side_by_side
 from gradveil.core.compute import Compute
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 from gradveil.core.types import Images
 from gradveil.engine.backend import choose
 from gradveil.engine.descent import Descent, Objective, best_of, eager

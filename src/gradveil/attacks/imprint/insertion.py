@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from gradveil.attacks.imprint.identity_path import passing_on
 from gradveil.attacks.imprint.module import Imprint, Rows
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Batch
 from gradveil.models.normalize import constants_of
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradveil.attacks.imprint.insertion import imprint_in
 from gradveil.core.errors import NotApplicableError
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 from gradveil.core.types import Labels
 from gradveil.engine.labels import given_or_idlg
 

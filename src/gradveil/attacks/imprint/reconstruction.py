@@ -9,7 +9,7 @@ import torch
 from gradveil.attacks.imprint.insertion import Place
 from gradveil.attacks.imprint.readout import Read, labels_of
 from gradveil.core.attack import Reconstruction
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 
 BLANK = 0.5  # mid-gray where nothing was read
 

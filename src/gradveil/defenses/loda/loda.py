@@ -18,8 +18,9 @@ from typing import ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gradveil.core.defense import Defense, Paper
+from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, Update

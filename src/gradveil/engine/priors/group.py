@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradveil.core.server import Observation
+from gradveil.core.observation import Observation
 from gradveil.core.types import Images
 from gradveil.engine.priors.prior import Penalty, Prior, Weight, dealt
 

@@ -11,9 +11,9 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from gradveil.core.client import BATCH_NORMS, in_client_mode
+from gradveil.core.client import BATCH_NORMS, in_client_mode, newest_share
 from gradveil.core.errors import ConfigError
-from gradveil.core.server import Observation, newest_share
+from gradveil.core.observation import Observation
 from gradveil.core.types import Images
 
 Weight = float | tuple[float, ...]  # several weights are dealt out over the restarts, one each in turn

@@ -14,8 +14,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Images, Latent
 from gradveil.engine.spaces.pixels import BoundPixels, Pixels, Start
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError, NotApplicableError
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, normal, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Images, Latent
 from gradveil.engine.spaces.bicubic import resizing
 from gradveil.generators.base import Generator

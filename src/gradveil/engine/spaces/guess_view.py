@@ -16,7 +16,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gradveil.core.view import View
+from gradveil.core.knowledge import View
 from gradveil.engine.priors.group import GroupConsistency
 from gradveil.engine.priors.prior import Prior
 from gradveil.engine.spaces.unknown_view import Guess, Guesses

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
+from gradveil.core.observation import Observation
 from gradveil.core.scenario import Loss
 from gradveil.core.seeds import Seed, normal
-from gradveil.core.server import Observation
 from gradveil.core.types import Images, Labels, Latent
 from gradveil.engine.spaces.pixels import BoundSpace, Space
 

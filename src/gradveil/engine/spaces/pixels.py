@@ -8,8 +8,8 @@ from typing import Literal, Protocol
 import torch
 from torch import Tensor
 
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, normal, uniform
-from gradveil.core.server import Observation
 from gradveil.core.types import Images, Latent
 from gradveil.models.normalize import constants_of
 

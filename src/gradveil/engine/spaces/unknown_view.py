@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.knowledge import View
+from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.core.server import Observation
 from gradveil.core.types import Images, Latent
-from gradveil.core.view import View
 from gradveil.engine.spaces.joint_labels import JointLabels
 from gradveil.engine.spaces.learned_translation import Part, Transformed
 from gradveil.engine.spaces.pixels import BoundSpace, Pixels, Reveal, Space

@@ -1,11 +1,12 @@
-"""What a client may have done to its pictures: one of the ways between which an adaptive attacker has to choose."""
+"""What an attacker who knows a defense may use beside its surrogate: the views and the mixture of the pictures."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
+import torch
 from torch import Tensor
 
 
@@ -30,3 +31,19 @@ def _one_by_one(views: tuple[View, ...], pictures: Tensor) -> Tensor:
     for view in views:
         pictures = view.apply(pictures)
     return pictures
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """How much of each source went into each encoding: the client's own pictures first, then the public ones."""
+
+    weights: Tensor  # [*client, encoding, source]
+    flipped: bool  # whether pixels were flipped about mid-gray afterwards, nobody knows which
+    fixed: bool = False  # whether every round has these weights
+
+    def take(self, at: Tensor) -> Mixture:
+        return replace(self, weights=self.weights[at])
+
+    @classmethod
+    def of_clients(cls, each: Sequence[Mixture]) -> Mixture:
+        return replace(each[0], weights=torch.stack([one.weights for one in each]))

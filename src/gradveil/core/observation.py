@@ -1,0 +1,71 @@
+"""What the server sees of a round, and what an attack on it is measured against. The truth never enters what is seen.
+
+`gradveil.core.server` is the only maker of both: `observe` plays the clients, `observe_received` takes what real ones
+sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.core.knowledge import Mixture
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch, Images, Labels, Update
+
+if TYPE_CHECKING:
+    from gradveil.core.defense import Defense
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """One model sent, many updates received: everything that an attack may look at."""
+
+    model: nn.Module  # as sent
+    update: Update  # each [client, *parameter]
+    training: LocalTraining  # with one step at rate 1 in the place of what is not known
+    examples: int  # as fed; for one who knows a defense that feeds copies, without them: see `as_fed`
+    shape: tuple[int, int, int]
+    classes: int
+    names: tuple[str, ...]  # of the clients; random streams are keyed by them
+    labels: Labels | None = None
+    defense: Defense | None = None
+    public: Batch | None = None
+    statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
+    history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
+    training_known: bool = True  # local steps and rate
+    mixture: Mixture | None = None  # what a known defense mixed, weights [client, encoding, source]
+    encodings: Images | None = None  # what a defense made of the pictures, for an attacker who got hold of it
+
+    def take(self, clients: Sequence[int]) -> Observation:
+        """The same round as if only these clients were in it; a client may be taken more than once."""
+        at = torch.as_tensor(list(clients), device=next(iter(self.update.values())).device)
+        return replace(
+            self,
+            update={name: u[at] for name, u in self.update.items()},
+            names=tuple(self.names[i] for i in clients),
+            labels=None if self.labels is None else self.labels[at],
+            statistics=None if self.statistics is None else {k: v[at] for k, v in self.statistics.items()},
+            history=tuple(round_.take(clients) for round_ in self.history),
+            mixture=None if self.mixture is None else self.mixture.take(at),
+            encodings=None if self.encodings is None else self.encodings[at],
+        )
+
+    def as_fed(self) -> Observation:
+        """For attacks that read off whatever was fed, copies too: as one sees the round who does not know of them."""
+        copies = 1 if self.defense is None else self.defense.copies
+        labels = None if self.labels is None else self.labels.repeat_interleave(copies, 1)
+        earlier = tuple(one.as_fed() for one in self.history)
+        return replace(self, examples=copies * self.examples, labels=labels, defense=None, history=earlier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truth:
+    """What the attack is measured against: the private pictures, and the pictures as fed to the model."""
+
+    private: Batch
+    fed: Batch
