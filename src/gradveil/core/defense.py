@@ -10,9 +10,9 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gradveil.core.knowledge import Mixture, View
+from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
-
 
 PAPER: Paper | None = None  # no defense is no method
 
