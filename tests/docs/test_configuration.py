@@ -1,4 +1,4 @@
-"""docs/configuration.md against the code: keys, defaults, options, budgets and a line of a journal."""
+"""docs/configuration.md against the code: keys, defaults, options and a line of a journal."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ import tomllib
 from dataclasses import fields
 from typing import Any
 
-import pytest
 from blocks import ROOT, blocks
 from typer.main import get_command
 
-from gradveil.attacks import ATTACKS
 from gradveil.cli import app
 from gradveil.config import AuditConfig, ScenarioConfig, from_tables
-from gradveil.config.effort import BUDGETS, spend
 from gradveil.config.resolve import resolve
 from gradveil.experiment.journal import decode
 from gradveil.experiment.record import Record
@@ -45,20 +42,6 @@ def test_the_options_are_those_of_the_command() -> None:
     there = {option for parameter in command.commands["audit"].params for option in parameter.opts}
     there = {option for option in there if option.startswith("--")} - {"--help"}
     assert set(re.findall(r"^\| `(--[\w-]+)", TEXT, re.MULTILINE)) == there
-
-
-@pytest.mark.parametrize("name", ATTACKS)
-def test_the_budgets(name: str) -> None:
-    row = re.search(rf"^\| `{name}` \| (.*) \|$", TEXT, re.MULTILINE)
-    assert row is not None
-    assert row[1].split(" | ") == [effort(name, budget) for budget in BUDGETS]
-
-
-def effort(name: str, budget: Any) -> str:
-    attack: Any = ATTACKS[name](**spend(budget, ATTACKS[name], {}))
-    if name == "autoattack":
-        return "its stages"
-    return f"{attack.steps:,} x {attack.restarts}" if hasattr(attack, "steps") else "closed form"
 
 
 def test_the_line_of_a_journal_is_one() -> None:

@@ -1,4 +1,4 @@
-"""README.md does what it says: its code and its commands run, and it names all there is to choose from."""
+"""README.md does what it says: its code and its commands run. It is short; links of all pages lead somewhere."""
 
 from __future__ import annotations
 
@@ -13,20 +13,15 @@ from blocks import ROOT, Block, blocks, execute
 from PIL import Image
 from safetensors.torch import save_file
 
-from gradveil.attacks import ATTACKS
 from gradveil.audit.verdict.judge import Word
 from gradveil.cli import main
 from gradveil.config.effort import spend
 from gradveil.config.schema import Budget
-from gradveil.data import DATASETS
-from gradveil.defenses import DEFENSES
 from gradveil.experiment.journal import read
-from gradveil.metrics import METRICS
-from gradveil.models import MODELS, load_model
+from gradveil.models import load_model
 
 PAGE = ROOT / "README.md"
 STEPS = 3
-TABLES = {"attack": ATTACKS, "defense": DEFENSES, "metric": METRICS, "model": MODELS, "data": DATASETS}
 
 
 @pytest.fixture
@@ -59,12 +54,11 @@ def test_the_page_from_start_to_finish(clinic: Path, capsys: pytest.CaptureFixtu
             execute(block, PAGE, session)
         follow(block)
     assert capsys.readouterr().out.splitlines()[-1] in get_args(Word)
-    for name in ("mine", "from-toml", "from-python"):
+    for name in ("mine", "from-python"):
         assert (clinic / "runs" / name / "report.html").exists()
         records = read(clinic / "runs" / name / "journal.jsonl")
         assert {r.status for r in records} == {"ok"}
         assert len({r.client for r in records}) == 8
-    assert {r.defense for r in read(clinic / "runs/from-toml/journal.jsonl")} == {"none", "noise"}
 
 
 def train(folder: Path, file: str) -> None:
@@ -80,24 +74,23 @@ def follow(block: Block) -> None:
             main(arguments)
 
 
-@pytest.mark.parametrize("kind", TABLES)
-def test_every_row_is_named(kind: str) -> None:
-    """The table of each kind has the catalogue's rows, all of them and no others, in its order."""
-    table = re.search(rf"^\| {kind} \|.*\n\|[-|]+\n((?:\|.*\n)+)", PAGE.read_text(), re.MULTILINE)
-    assert table is not None
-    assert re.findall(r"^\| `([^`]+)` \|", table[1], re.MULTILINE) == list(TABLES[kind])
+def test_it_is_short() -> None:
+    assert 600 <= len(PAGE.read_text().split()) <= 900
 
 
-PAGES = [PAGE, ROOT / "CHANGELOG.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")),
+    *sorted(path for folder in ("docs", "papers") for path in (ROOT / folder).rglob("*.md")),
+]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
     for target in re.findall(r"(?<!!)\[[^\]]+\]\(([^)#]+)[^)]*\)", page.read_text()):
         assert target.startswith("https://") or (page.parent / target).exists(), target
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_no_page_reassures(page: Path) -> None:
     """What was tried and what came out; never the words of an all-clear."""
     assert not re.findall(r"\b(?:un|in)?(?:safe|secure|safely|securely)\b", page.read_text(), re.IGNORECASE)

@@ -19,9 +19,12 @@ FILLED_IN = {  # by the audit itself, so nobody need give them
 
 
 def catalogue(
-    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Table to print.", show_default=False)],
+    kind: Annotated[str, typer.Argument(metavar="|".join(KINDS), help="Table to print.", show_default=False)] = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON: name, paper, summary and options of each row.")
+    ] = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print all tables as one Markdown page, which is docs/catalogue.md.")
     ] = False,
     library: Annotated[
         str,
@@ -43,9 +46,18 @@ def catalogue(
     gradveil list defenses --json
 
     gradveil list transforms --library ats-paper --pictures transforms.png
+
+    gradveil list --markdown > docs/catalogue.md
     """
     from gradveil.core.errors import ConfigError, unknown
 
+    if markdown:
+        from gradveil.cli.catalogue_page import page
+
+        if kind or as_json:
+            raise ConfigError("prints all tables, leave out the name of a table and `as_json`", key="markdown")
+        typer.echo(page(), nl=False)
+        return
     if kind not in KINDS:
         raise unknown("kind", kind, KINDS, "list")
     if kind == "transforms":

@@ -1,0 +1,98 @@
+"""docs/catalogue.md: every table of methods, out of the code's own one-line summaries."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+from gradveil.cli.catalogue import LIBRARY, rows, table
+from gradveil.cli.transforms import transform_rows
+
+ABOUT = {
+    "attacks": (
+        "An attack reconstructs pictures from updates. `autoattack` is the default. The columns quick, standard and "
+        "thorough are the steps x restarts of each budget (`--budget`); options that you set yourself override them."
+    ),
+    "defenses": "A defense is what clients do to pictures, gradients or updates. `none` is the undefended client.",
+    "metrics": "A metric compares a reconstruction with the original. Some need weights: [metrics.md](metrics.md).",
+    "models": "Models with random weights. `--model FILE.py:FACTORY` takes one of your own.",
+    "data": "Data sets. None is downloaded: `root` is where its files lie.",
+}
+HEAD = """# Catalogue
+
+Every attack, defense, metric, model, data set and transformation of this version, with its options and their defaults.
+This page is generated. To renew it, run `gradveil list --markdown > docs/catalogue.md`.
+`gradveil list attacks` prints one table in a terminal, with papers; `--json` prints it for programs.
+
+An option is given after the name: `--defense prune:ratio=0.95`, `--data-option root=DIR`. An option without a value
+here is off, or the method chooses its value.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    return "\n".join([HEAD, *(section(kind) for kind in ABOUT), transforms()])
+
+
+def section(kind: str) -> str:
+    """One table under its heading."""
+    budgets = ("quick", "standard", "thorough") if kind == "attacks" else ()
+    lines = [
+        cells(
+            f"`{row['name']}`",
+            with_source(row),
+            ", ".join(written(name, value) for name, value in row["options"].items()),
+            *(effort(row["name"], budget) for budget in budgets),
+        )
+        for row in rows(kind)
+    ]
+    head = cells(kind if kind == "data" else kind.removesuffix("s"), "what it is", "options", *budgets)
+    return "\n".join([f"## {kind.capitalize()}\n", f"{ABOUT[kind]}\n", *ruled(head, lines)])
+
+
+def transforms() -> str:
+    """The library that policies take their numbers from."""
+    found = transform_rows(LIBRARY)
+    lines = [cells(str(row["options"]["index"]), f"`{row['name']}`", row["summary"]) for row in found]
+    about = f"The library `{LIBRARY}`: a policy such as 3-1-7 is a list of these numbers. See [ATS](methods/ats.md)."
+    return "\n".join(["## Transforms\n", f"{about}\n", *ruled(cells("number", "name", "what it does"), lines)])
+
+
+def ruled(head: str, lines: Iterable[str]) -> list[str]:
+    return [head, "|" + "---|" * (head.count(" | ") + 1), *lines, ""]
+
+
+def cells(*texts: str) -> str:
+    return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
+
+
+def with_source(row: dict[str, Any]) -> str:
+    """The summary, with a link to the paper where its number is one of arXiv's."""
+    found = re.search(r"(?:arXiv:|arxiv\.org/abs/)(\d{4}\.\d{4,5})", row["paper"])
+    return f"{row['summary']} ([paper](https://arxiv.org/abs/{found[1]}))" if found else row["summary"]
+
+
+def written(name: str, default: Any) -> str:
+    """An option with its default, as it is written on the command line."""
+    if default in (None, "", []):
+        return f"`{name}`"
+    return f"`{name}` (required)" if default == "required" else f"`{name}={value_of(default)}`"
+
+
+def value_of(default: Any) -> str:
+    if isinstance(default, list):
+        return f"[{', '.join(map(value_of, default))}]"
+    return str(default).lower() if isinstance(default, bool) else str(default)
+
+
+def effort(name: str, budget: Any) -> str:
+    """Steps x restarts of an attack in a budget."""
+    from gradveil.config.effort import spend
+
+    factory = table("attacks")[name]
+    attack: Any = factory(**spend(budget, factory, {}))
+    steps, restarts = getattr(attack, "steps", None), getattr(attack, "restarts", None)
+    if steps is None or restarts is None:
+        return "its stages" if hasattr(attack, "stages") else "closed form"
+    return f"{steps:,} x {restarts}"
