@@ -1,6 +1,6 @@
-"""The table of docs/methods/update-defenses.md from the lines of `defenses.py`; a cell may come in several parts.
+"""The table of papers/ats/update-defenses.md from the lines of `defenses.py`; a cell may come in several parts.
 
-    PYTHONPATH=src:papers/ats python3 papers/ats/defenses_table.py --page docs/methods/update-defenses.md \\
+    PYTHONPATH=src:papers/ats python3 papers/ats/defenses_table.py --page papers/ats/update-defenses.md \\
         papers/ats/results/defenses-resnet20.jsonl MORE.jsonl
 
 Pictures 0 to 49 and 50 to 99 of a cell become one line of a hundred: mean with its 95 % interval (BCa), best, how many

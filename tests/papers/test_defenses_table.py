@@ -96,7 +96,7 @@ def test_the_page_holds_what_was_measured(heading: str, model: str, file: str) -
     told = (ROOT / "papers" / "ats" / "results" / file).read_text().splitlines()
     lines = [one for one in map(json.loads, told) if one["model"] == model]
     rows = defenses_table.table(defenses_table.joined(lines))
-    page = (ROOT / "docs" / "methods" / "update-defenses.md").read_text()
+    page = (ROOT / "papers" / "ats" / "update-defenses.md").read_text()
     assert defenses_table.with_table(page, heading, rows) == page
 
 

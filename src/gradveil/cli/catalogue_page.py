@@ -39,31 +39,31 @@ def section(kind: str) -> str:
     """One table under its heading."""
     budgets = ("quick", "standard", "thorough") if kind == "attacks" else ()
     lines = [
-        cells(
+        format_row(
             f"`{row['name']}`",
             with_source(row),
-            ", ".join(written(name, value) for name, value in row["options"].items()),
-            *(effort(row["name"], budget) for budget in budgets),
+            ", ".join(format_option(name, value) for name, value in row["options"].items()),
+            *(effort_of(row["name"], budget) for budget in budgets),
         )
         for row in rows(kind)
     ]
-    head = cells(kind if kind == "data" else kind.removesuffix("s"), "what it is", "options", *budgets)
-    return "\n".join([f"## {kind.capitalize()}\n", f"{ABOUT[kind]}\n", *ruled(head, lines)])
+    head = format_row(kind if kind == "data" else kind.removesuffix("s"), "what it is", "options", *budgets)
+    return "\n".join([f"## {kind.capitalize()}\n", f"{ABOUT[kind]}\n", *table_of(head, lines)])
 
 
 def transforms() -> str:
     """The library that policies take their numbers from."""
     found = transform_rows(LIBRARY)
-    lines = [cells(str(row["options"]["index"]), f"`{row['name']}`", row["summary"]) for row in found]
+    lines = [format_row(str(row["options"]["index"]), f"`{row['name']}`", row["summary"]) for row in found]
     about = f"The library `{LIBRARY}`: a policy such as 3-1-7 is a list of these numbers. See [ATS](methods/ats.md)."
-    return "\n".join(["## Transforms\n", f"{about}\n", *ruled(cells("number", "name", "what it does"), lines)])
+    return "\n".join(["## Transforms\n", f"{about}\n", *table_of(format_row("number", "name", "what it does"), lines)])
 
 
-def ruled(head: str, lines: Iterable[str]) -> list[str]:
+def table_of(head: str, lines: Iterable[str]) -> list[str]:
     return [head, "|" + "---|" * (head.count(" | ") + 1), *lines, ""]
 
 
-def cells(*texts: str) -> str:
+def format_row(*texts: str) -> str:
     return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
 
 
@@ -73,20 +73,20 @@ def with_source(row: dict[str, Any]) -> str:
     return f"{row['summary']} ([paper](https://arxiv.org/abs/{found[1]}))" if found else row["summary"]
 
 
-def written(name: str, default: Any) -> str:
+def format_option(name: str, default: Any) -> str:
     """An option with its default, as it is written on the command line."""
     if default in (None, "", []):
         return f"`{name}`"
-    return f"`{name}` (required)" if default == "required" else f"`{name}={value_of(default)}`"
+    return f"`{name}` (required)" if default == "required" else f"`{name}={format_value(default)}`"
 
 
-def value_of(default: Any) -> str:
+def format_value(default: Any) -> str:
     if isinstance(default, list):
-        return f"[{', '.join(map(value_of, default))}]"
+        return f"[{', '.join(map(format_value, default))}]"
     return str(default).lower() if isinstance(default, bool) else str(default)
 
 
-def effort(name: str, budget: Any) -> str:
+def effort_of(name: str, budget: Any) -> str:
     """Steps x restarts of an attack in a budget."""
     from gradveil.config.effort import spend
 
