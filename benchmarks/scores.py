@@ -27,7 +27,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.models import MODELS
-from gradveil.search.accuracy import jacobian_scores
+from gradveil.search.accuracy import jacobians, spread_scores
 from gradveil.search.similarity import Similarity
 
 CLASSES, SHAPE, ROUND = 100, (3, 32, 32), 63
@@ -142,9 +142,13 @@ def apart(model: nn.Module, similarity: Similarity, given: Given) -> float:
 def accuracy_seconds(model: nn.Module, compute: Compute, policies: int) -> float:
     model = model.to(compute.device, compute.dtype)
     fed = torch.rand(policies, ROUND, *SHAPE, generator=Seed(1).rng()).to(compute.device, compute.dtype)
+
+    def score(fed: torch.Tensor) -> torch.Tensor:
+        return spread_scores(jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2]))
+
     with compute.active():
-        jacobian_scores(model, fed[:1])
-        return seconds(lambda: jacobian_scores(model, fed), 1, compute.device) / policies
+        score(fed[:1])
+        return seconds(lambda: score(fed), 1, compute.device) / policies
 
 
 def machine(device: str) -> dict[str, str]:

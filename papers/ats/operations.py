@@ -20,7 +20,7 @@ from gradveil.core.interval import mean_interval
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.data import load
-from gradveil.search.accuracy import accuracy_rounds, jacobian_scores
+from gradveil.search.accuracy import accuracy_rounds, jacobians, spread_scores
 from gradveil.search.privacy import PRIVACY_SCORES, areas
 from gradveil.search.similarity import Similarity
 from gradveil.transforms import Policy
@@ -64,7 +64,7 @@ def scored(policy: Policy, args: argparse.Namespace, bench: Any, fresh: Any) -> 
     for which in rounds:
         some = bench.images[which.to(bench.images.device)]
         fed = policy.apply(some, policy.draw(len(some), Seed(2).at("accuracy").rng()))
-        rates.append(jacobian_scores(fresh, fed[None]).item())
+        rates.append(spread_scores(jacobians(fresh, fed)[None]).item())
     return told | {"accuracy": sum(rates) / len(rates)}
 
 

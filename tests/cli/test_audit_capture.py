@@ -10,8 +10,9 @@ import pytest
 import torch
 
 from gradveil.audit.results import read_run
-from gradveil.capture import Capture, save, simulate
+from gradveil.capture import Capture, read, save, simulate
 from gradveil.cli import main
+from gradveil.config import build, from_tables
 from gradveil.config.reproduce import reproduce
 from gradveil.defenses import DEFENSES
 from gradveil.experiment import journal
@@ -52,6 +53,16 @@ def test_an_undefended_picture_leaks(undefended: Capture) -> None:
     own = next(r for r in records if not r.control and r.scenario == "c-b1")
     assert reproduce("run", own.key).identical
     assert "Captured round" in Path("run/report.html").read_text()
+
+
+def test_the_tensors_of_a_capture_are_read_once(undefended: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    save("c.safetensors", undefended)
+    reads, plain = [], read._read
+    monkeypatch.setattr(read, "_read", lambda path, header: reads.append(path) or plain(path, header))
+    config = from_tables({"scenario": {"capture": "c.safetensors"}, "attack": {"dlg": {"name": "dlg"}}})
+    assert reads == []
+    build(config)
+    assert reads == [Path("c.safetensors")]
 
 
 def test_without_the_pictures_nothing_is_scored(undefended: Capture) -> None:

@@ -19,11 +19,16 @@ from gradveil.search.accuracy import (
     THRESHOLD,
     accuracy_rounds,
     correlation,
-    jacobian_scores,
     jacobians,
+    spread_scores,
 )
 
 COPY = math.log(ETA) + 1 / ETA  # of an eigenvalue 0
+
+
+def jacobian_scores(model: nn.Module, fed: Tensor) -> Tensor:
+    """The score of every policy, of pictures [policy, image, ...] as they are fed."""
+    return spread_scores(jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2]))
 
 
 class Half(nn.Module):

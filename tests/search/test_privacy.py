@@ -14,10 +14,8 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.search.privacy import (
     PRIVACY_SCORES,
     PrivacyScore,
-    area_interval,
     areas,
     combined,
-    difference_interval,
     gradsim,
 )
 from gradveil.search.similarity import Similarity
@@ -169,17 +167,3 @@ def test_the_order_of_pictures_does_not_matter():
     classes, order = torch.tensor([3, 1, 3, 1]), torch.tensor([2, 0, 3, 1])
     for score in PRIVACY_SCORES.values():
         assert torch.allclose(combined(score, AREAS, classes), combined(score, AREAS[:, order], classes[order]))
-
-
-def test_an_interval_holds_the_mean_and_a_paired_one_is_narrower():
-    """Pictures differ by far more than policies do: by pairs the small difference shows."""
-    rng = torch.Generator().manual_seed(0)
-    hardness = torch.rand(60, generator=rng, dtype=torch.float64)
-    first = 0.5 * hardness
-    second = first + 0.02 + 0.005 * torch.randn(60, generator=rng, dtype=torch.float64)
-    each, paired = area_interval(second), difference_interval(second, first)
-    assert each is not None
-    assert paired is not None
-    assert each.low < float(second.mean()) < each.high
-    assert 0 < paired.low < 0.02 < paired.high
-    assert paired.high - paired.low < (each.high - each.low) / 10

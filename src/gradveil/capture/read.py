@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,14 +34,29 @@ TYPES = {
 }  # fmt: skip
 
 
-def load(path: str | Path) -> Capture:
-    """The capture in the file, or a `ConfigError` that names the field."""
+@dataclass(frozen=True, kw_only=True)
+class Outline:
+    """What the beginning of a capture says: enough for a config, and no tensor is read for it."""
+
+    document: Mapping[str, Any]  # the fields of `Capture` that are no tensors
+    places: Mapping[str, Mapping[str, Mapping[str, Described]]]  # kind of tensor -> client -> name
+    header: Header
+
+
+def read_outline(path: str | Path) -> Outline:
+    """The beginning of the file, checked, or a `ConfigError` that names the field."""
     path = Path(path)
     header = _checked_header(path)
     document = parsed(header.metadata[DOCUMENT], f"{path}: {DOCUMENT}")
     described = {name: Described(one.dtype, one.shape) for name, one in header.tensors.items()}
-    places = check_layout(described, document, str(path))
-    tensors = _read(path, header)
+    return Outline(document=document, places=check_layout(described, document, str(path)), header=header)
+
+
+def load(path: str | Path) -> Capture:
+    """The capture in the file, or a `ConfigError` that names the field."""
+    path = Path(path)
+    outline = read_outline(path)
+    document, places, tensors = outline.document, outline.places, _read(path, outline.header)
     for client in places[LABELS]:
         _check_labels(tensors[f"{LABELS}/{client}"], document["classes"], f"{path}: {LABELS}/{client}")
 

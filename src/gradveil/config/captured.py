@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradveil.core.check import Where
 from gradveil.core.choice import parse_choices
 from gradveil.core.errors import ConfigError
 
+if TYPE_CHECKING:
+    from gradveil.capture.read import Outline
+
+LABELS = "labels"  # as captures name them
 RENAMED = {"steps": "local_steps", "rate": "local_rate", "batch_size": "local_batch_size"}
 PLAYED = ("weights", "rounds", "encodings", "training", "model_seed")  # of clients that are simulated
 ATTACKERS = ("eavesdropper", "curious")
@@ -26,26 +30,29 @@ def settled(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
         return raw
     if not isinstance(scenario["capture"], str):
         raise ConfigError(f"{where('scenario.capture')}: expected the path of a capture, correct it")
-    capture = _loaded(scenario["capture"], where("scenario.capture"))
+    outline = _read_outline(scenario["capture"], where("scenario.capture"))
+    document = outline.document
     _check_played(raw, scenario, where)
-    told = _told(capture, scenario)
-    for key, value in told.items():
-        if key in scenario and scenario[key] != value and not (key == "batch_size" and 0 in capture.examples.values()):
-            said = f"is {scenario[key]!r:.60}, the capture says {value!r}, leave it out"
-            raise ConfigError(f"{where(f'scenario.{key}')}: {said}")
-    labels = "known" if set(capture.labels) == set(capture.updates) else "inferred"
-    free = {"model": capture.model, "data": "", "attacker": "curious", "labels": labels, "images": len(capture.updates)}
-    choices = parse_choices([capture.defense or "none"], f"{scenario['capture']}: defense", _defenses())
-    said = {label: {"name": choice.name, **choice.options} for label, choice in choices.items()}
-    return {"defense": said, **raw, "scenario": {**free, **told, **scenario}}
+    settings = _settings_of(document, scenario)
+    uncounted = 0 in document["examples"].values()
+    for key, value in settings.items():
+        if key in scenario and scenario[key] != value and not (key == "batch_size" and uncounted):
+            message = f"is {scenario[key]!r:.60}, the capture says {value!r}, leave it out"
+            raise ConfigError(f"{where(f'scenario.{key}')}: {message}")
+    clients = set(document["examples"])
+    labels = "known" if set(outline.places[LABELS]) == clients else "inferred"
+    free = {"model": document["model"], "data": "", "attacker": "curious", "labels": labels, "images": len(clients)}
+    choices = parse_choices([document["defense"] or "none"], f"{scenario['capture']}: defense", _defenses())
+    defenses = {label: {"name": choice.name, **choice.options} for label, choice in choices.items()}
+    return {"defense": defenses, **raw, "scenario": {**free, **settings, **scenario}}
 
 
-def _loaded(path: str, where: str) -> Any:
-    """What is wrong with the file is said of the file and, where a config names it, of the config."""
-    from gradveil.capture import load  # torch is not needed by configs without one
+def _read_outline(path: str, where: str) -> Outline:
+    """A fault of the file is reported of the file and, where a config names it, of the config."""
+    from gradveil.capture.read import read_outline  # torch is not needed by configs without one
 
     try:
-        return load(Path(path))
+        return read_outline(Path(path))
     except ConfigError as error:
         if where.startswith("--"):
             raise
@@ -58,15 +65,16 @@ def _defenses() -> Mapping[str, object]:
     return DEFENSES
 
 
-def _told(capture: Any, scenario: Mapping[str, Any]) -> dict[str, Any]:
-    training = {RENAMED.get(key, key): value for key, value in asdict(capture.training).items()}
+def _settings_of(document: Mapping[str, Any], scenario: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a scenario that the capture settles."""
+    training = {RENAMED.get(key, key): value for key, value in asdict(document["training"]).items()}
     known = ("local_steps", "local_rate", "local_batch_size", "momentum", "weight_decay", "batchnorm", "loss")
-    counts = [count for count in capture.examples.values() if count]
-    told = {key: training[key] or 0 if key == "local_batch_size" else training[key] for key in known}
+    counts = [count for count in document["examples"].values() if count]
+    settings = {key: training[key] or 0 if key == "local_batch_size" else training[key] for key in known}
     size = min(counts) if counts else scenario.get("batch_size", 0)
     if not size:
-        raise ConfigError(f"{scenario['capture']}: examples: no client said how many pictures it has, add --batch-size")
-    return told | {"batch_size": size, "aggregate": capture.aggregate}
+        raise ConfigError(f"{scenario['capture']}: examples: no client said how many pictures it has, set `batch_size`")
+    return settings | {"batch_size": size, "aggregate": document["aggregate"]}
 
 
 def _check_played(raw: Mapping[str, Any], scenario: Mapping[str, Any], where: Where) -> None:

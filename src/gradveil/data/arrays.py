@@ -21,7 +21,7 @@ EXPANDS_FREELY, EXPANSION = 2**26, 100  # bytes; beyond them, how many times its
 
 def read_arrays(path: Path, wanted: Iterable[str], optional: Iterable[str] = ()) -> dict[str, np.ndarray]:
     """The named arrays of an .npz file. Every member of it must be sound, wanted or not."""
-    with _told(path), zipfile.ZipFile(path) as archive:
+    with _refuse_damage(path), zipfile.ZipFile(path) as archive:
         members = _members(path, archive)
         for name in wanted:
             if name not in members:
@@ -31,14 +31,9 @@ def read_arrays(path: Path, wanted: Iterable[str], optional: Iterable[str] = ())
         return {name: _read(archive, members[name]) for name in names}
 
 
-def check_arrays(path: Path) -> None:
-    """Every array can be read; for files that somebody else is about to load."""
-    read_arrays(path, array_names(path))
-
-
 def array_names(path: Path) -> list[str]:
     """What is in the file; nothing but the headers is read."""
-    with _told(path), zipfile.ZipFile(path) as archive:
+    with _refuse_damage(path), zipfile.ZipFile(path) as archive:
         return list(_members(path, archive))
 
 
@@ -90,7 +85,7 @@ def _read(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> np.ndarray:
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
+def _refuse_damage(path: Path) -> Iterator[None]:
     try:
         if not path.is_file():
             raise ConfigError(f"{path}: no such file, give the path of an .npz file")

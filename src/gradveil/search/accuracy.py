@@ -24,15 +24,11 @@ THRESHOLD = -85 / 63
 PICTURES = {"cpu": 64, "cuda": 1024}  # at once
 
 
-def jacobian_scores(
-    model: nn.Module, fed: Float[Tensor, "policy image channel height width"]
-) -> Float[Tensor, " policy"]:
-    """Higher is better; -1 for uncorrelated Jacobians, down to about -1/ETA where all are copies of one."""
-    return spread_scores(jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2]))
-
-
 def spread_scores(rows: Float[Tensor, "policy image pixel"]) -> Float[Tensor, " policy"]:
-    """How far the Jacobians of a round point in different directions."""
+    """How far the Jacobians of a round point in different directions.
+
+    Higher is better; -1 for uncorrelated Jacobians, down to about -1/ETA where all are copies of one.
+    """
     # on the CPU: a GPU takes small symmetric matrices one after the other, and slowly
     values = torch.linalg.eigvalsh(correlation(rows).cpu()).clamp_min(0) + ETA
     return -(values.log() + values.reciprocal()).mean(-1).to(rows.device)

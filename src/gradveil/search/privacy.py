@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.interval import Interval, mean_interval
 from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms.draw import Draw
 
@@ -161,14 +160,3 @@ def from_0_to_1(values: Tensor) -> Tensor:
     """By the smallest and the largest; all 0 where they do not differ."""
     spread = values.max() - values.min()
     return (values - values.min()) / torch.where(spread > 0, spread, 1.0)
-
-
-def area_interval(areas: Tensor, level: float = 0.95) -> Interval | None:
-    """Where the mean area of one policy lies, over pictures like these."""
-    return mean_interval(areas.cpu().numpy(), level)
-
-
-def difference_interval(first: Tensor, second: Tensor, level: float = 0.95) -> Interval | None:
-    """Where the mean of first - second lies, picture by picture: both must have the same pictures and starts, and then
-    the interval is far narrower than those of the two areas."""
-    return mean_interval((first - second).cpu().numpy(), level)
