@@ -23,12 +23,12 @@ PAPER = Paper(
 TV_WEIGHTS = (1e-3, 1e-2, 1e-1, 3e-1, 1.0)  # ten times those of the cosine: a relative L1 is about as much larger
 
 adam_l1 = Preset(
-    search_pixels, f"L1 distance, TV and signed Adam; every TV weight is tried on every picture.\n{OPTIONS}",
+    search_pixels, f"Inverting Gradients with the L1 distance; tries every TV weight on every picture.\n{OPTIONS}",
     fixed=PARTS, distance=partial(L1, relative=True), tv=TV_WEIGHTS,
 )  # fmt: skip
 adam_l1_ats = Preset(
     search_pixels,
-    "Adam+L1 as ATS ran it: the plain sum of absolute differences, TV 1e-4, 4,800 steps, one start.\n\n"
+    "Adam+L1 as ATS ran it: sum of absolute differences, TV 1e-4, 4,800 steps, one start.\n\n"
     f"Beside a sum over all numbers of an update, a TV weight of 1e-4 has almost no effect.\n{OPTIONS}",
     fixed=PARTS, distance=L1, steps=4800, tv=1e-4, restarts=1,
 )  # fmt: skip

@@ -62,7 +62,7 @@ EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one 
 
 
 def autoattack(*, steps: int | None = None) -> AutoAttack:
-    """The closed form, DLG, Inverting Gradients at five TV weights and Adam with L2, each as far as it applies.
+    """The default: `linear`, `dlg`, `invertgrad` and `gradinversion` in turn, as far as they apply to the model.
 
     `steps` limits every stage that takes steps; without it each has its own.
     """

@@ -58,7 +58,7 @@ def cah(
     at: str = "",
     separate: str = "",
 ) -> TrapWeights:
-    """Curious Abandon Honesty: planted trap weights, each of which one picture of a batch often activates alone.
+    """Curious Abandon Honesty: planted trap weights; a picture that activates one of them alone is read exactly.
 
     `neurons`: rows; `examples`: pictures per update that they are tuned for; `scale`: of the positive half, with
     `mu` the bias; 0: tuned on public pictures; `sigma`: size of the weights; `box`: how far outside [0, 1] a pixel may

@@ -42,7 +42,7 @@ def decode_carlini(
     joint: bool = True,
     smooth: float = 0.0,
 ) -> DecodeCarlini:
-    """Undoes Mixup and InstaHide for an attacker who works out from many encodings which of them share a picture.
+    """Undoes Mixup and InstaHide for an attacker who infers from many encodings which of them share a picture.
 
     `similarity`: a network of `training` steps on public pictures, or the correlation of pixels; `turns`: how often
     weights and pictures are fitted to each other. The rest is as in `decode-known`.

@@ -43,7 +43,7 @@ def dlg(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """Squared distance minimized by L-BFGS, with a line search of its own for every picture.
+    """Deep Leakage from Gradients: squared distance, L-BFGS with a line search for each picture.
 
     `steps`: values of the objective per start; `tv`: weight of total variation; `restarts`: starts per picture;
     `boxed`: keep pixels in [0, 1]; `start`: the picture to start from, `normal` or `uniform` noise, `gray` or `black`;
@@ -85,7 +85,7 @@ def search_plainly(
 
 dlg_code = Preset(
     search_plainly,
-    "DLG as the code of ATS runs it: 50 iterations, 2 starts, TV 1e-3, rate 1e-4.\n\n"
+    "DLG as the code of ATS runs it: 50 iterations, 2 starts, TV 1e-3, rate 1e-4. Weak; for comparison.\n\n"
     "At this rate without a line search all 1,000 steps together go a tenth of the way that L-BFGS proposes, so the\n"
     "pictures hardly leave their start: a weak attack, to compare with that code and not to audit with.\n"
     f"{OPTIONS}",

@@ -28,7 +28,7 @@ def dlg_joint(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """Squared distance minimized by L-BFGS over pictures and labels; for attackers who are not given the labels."""
+    """DLG that also searches for the labels, for attackers who are not given them."""
     return Inversion(
         distance=L2(relative=True, only=only, without=without),
         space=JointLabels(Pixels(start="normal", boxed=boxed)),

@@ -17,12 +17,12 @@ from gradveil.engine.distance import L2
 PAPER = Paper("See through Gradients: Image Batch Recovery via GradInversion", "Yin et al.", 2021, "arXiv:2104.07586")
 
 gradinversion = Preset(
-    search_pixels, f"Squared distance, TV and signed Adam; every TV weight is tried on every picture.\n{OPTIONS}",
+    search_pixels, f"Inverting Gradients with the squared distance; tries every TV weight on every picture.\n{OPTIONS}",
     fixed=PARTS, distance=partial(L2, relative=True),
 )  # fmt: skip
 gradinversion_ats = Preset(
     search_pixels,
-    "Adam+L2 as ATS ran it under the name GI: the plain sum of squares, TV 1e-4, 4,800 steps, one start.\n\n"
+    "Adam+L2 as ATS ran it under the name GI: sum of squares, TV 1e-4, 4,800 steps, one start.\n\n"
     f"GradInversion's own strength, the prior on normalization statistics, is not in it.\n{OPTIONS}",
     fixed=PARTS, distance=L2, steps=4800, tv=1e-4, restarts=1,
 )  # fmt: skip

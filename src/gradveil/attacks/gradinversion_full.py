@@ -67,7 +67,7 @@ def search_with_all_priors(
 
 gradinversion_full = Preset(
     search_with_all_priors,
-    f"Squared distance, Adam, and all priors of GradInversion.\n{OPTIONS}",
+    f"GradInversion with all its priors: TV, size, normalization statistics and a group of restarts.\n{OPTIONS}",
     fixed=PARTS,
 )
 gradinversion_full_paper = Preset(

@@ -52,6 +52,6 @@ def headless(
     rate: float = 0.1,
     start: Start = "normal",
 ) -> Headless:
-    """`invertgrad` on all layers but the last; every TV weight is tried on every picture, `restarts` runs in all."""
+    """Inverting Gradients on all layers but the last; tries every TV weight on every picture."""
     searched = invertgrad(steps=steps, tv=tv, restarts=restarts, rate=rate, start=start)
     return Headless(**{name: getattr(searched, name) for name in searched.__dataclass_fields__})

@@ -60,7 +60,7 @@ def search_pixels(
 
 
 invertgrad = Preset(
-    search_pixels, f"Cosine distance, TV and signed Adam; every TV weight is tried on every picture.\n{OPTIONS}",
+    search_pixels, f"Inverting Gradients: cosine distance, TV, signed Adam; tries every TV weight.\n{OPTIONS}",
     fixed=PARTS,
 )  # fmt: skip
 invertgrad_ats = Preset(

@@ -52,7 +52,7 @@ def known_policy(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """invertgrad through the likeliest of the views that a known policy leaves; only for attackers who know one.
+    """Inverting Gradients for attackers who know the transformation policy: tries every view of it.
 
     `reveal`: report the picture before the transformation (`private`) or as the model saw it (`fed`); the others are
     those of `invertgrad`.
@@ -82,12 +82,12 @@ def learn_shift(
 
 shifted = Preset(
     learn_shift,
-    f"invertgrad that learns a shift of up to `limit` along with the picture.\n{OPTIONS}",
+    f"Inverting Gradients that also learns an unknown shift of the picture, up to `limit`.\n{OPTIONS}",
     fixed=("begin", "pace"),
 )
 shifted_re_ats = Preset(
     learn_shift,
-    "The learned shift as [Re] ATS ran it: gray border, from rest, TV 1e-4, 4,800 steps, one start.\n" + OPTIONS,
+    "The learned shift as [Re] ATS ran it: gray border, starts unshifted, TV 1e-4, 4,800 steps, one start.\n" + OPTIONS,
     fixed=("begin", "pace", "padding"), padding="gray", begin="rest", pace=1.0, steps=4800, tv=1e-4, restarts=1,
 )  # fmt: skip
 
@@ -108,7 +108,7 @@ def affine(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """invertgrad that learns shift, rotation, shear, contrast and brightness; the defaults are the ranges of ATS.
+    """Inverting Gradients that also learns shift, rotation, shear, contrast and brightness; ranges as in ATS.
 
     `rotation`: largest angle in degrees; `shear`: largest slope; `scale`: largest factor of enlargement; `contrast`,
     `brightness`: largest change of the factor 1; the others are those of `shifted`.

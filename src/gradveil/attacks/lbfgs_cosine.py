@@ -34,7 +34,7 @@ def lbfgs_cosine(
     only: tuple[str, ...] = (),
     without: tuple[str, ...] = (),
 ) -> Inversion:
-    """Cosine distance minimized by L-BFGS, with a line search of its own for every picture.
+    """DLG with the cosine distance: L-BFGS with a line search for each picture.
 
     The options are those of `dlg`.
     """

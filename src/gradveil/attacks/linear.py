@@ -42,7 +42,7 @@ Candidates = Float[Tensor, "client row pixel"]
 def linear(
     *, box: float = 0.02, same: float = 1e-3, only: tuple[str, ...] = (), without: tuple[str, ...] = ()
 ) -> FirstLinear:
-    """The input of the first linear layer, read off its gradient in closed form; for models that start with one.
+    """Reads a picture off the gradient of a first linear layer in closed form; exact for one picture.
 
     `box`: how far outside [0, 1] a candidate may lie; `same`: the RMS difference below which two are one picture;
     `only`, `without`: which parameters of the update may be read at all.

@@ -35,7 +35,7 @@ SOLVED = 8  # units in the last place
 
 
 def linear_model(*, refine: int = 200) -> LinearModel:
-    """The pictures behind a single-layer model, one per label: exact, by what the model says of them.
+    """Reads the pictures of a single-layer model off its gradient, one per label, exactly.
 
     `refine`: steps of the search, at most; 0 is the paper's attack, row of the weight gradient over bias gradient.
     """

@@ -60,7 +60,7 @@ def loda_inverse(
     rehearsal: int = 4,
     projected: bool = True,
 ) -> LodaInverse:
-    """LODA undone: `inner` inverts the update, then the encoding, in the way that serves public pictures best.
+    """Inverts the update with `inner`, then LODA's encoding, with the settings that work best on public pictures.
 
     `steps`, `restarts`: of the inner attack; `c` (and LODA's own), `tv`, `lengths` (steps of the second search): all
     tried; `features`: also match features; `rehearsal`: public pictures that they are tried on, 0: the first of each
@@ -77,7 +77,7 @@ def _all_of(value: Any) -> tuple[Any, ...]:
 
 loda_inverse_paper = Preset(
     loda_inverse,
-    "LODA undone as in the paper: equation 6 with c = 1 and 100 steps, no prior, the projection left out.\n\n"
+    "The attack of LODA's paper on LODA: equation 6 with c = 1, 100 steps, no prior, no projection.\n\n"
     "The options are those of `loda-inverse`.",
     fixed=("tv", "features", "rehearsal", "projected"),
     c=1.0, tv=(0.0,), lengths=100, features=False, rehearsal=0, projected=False,

@@ -83,17 +83,17 @@ def search_small_pictures(
 
 rog = Preset(
     search_small_pictures,
-    f"ROG with our constants: small pictures that start gray (restarts: noise) and stay in [0, 1], some TV.\n{OPTIONS}",
+    f"ROG with our constants: searches for a small picture, from gray, in [0, 1], with some TV.\n{OPTIONS}",
     fixed=PARTS, boxed=True, start="gray", tv=1e-2,
 )  # fmt: skip
 rog_code = Preset(
     search_small_pictures,
-    f"ROG with the constants of its code: a small picture of noise, no box, the rate falling to a tenth.\n{OPTIONS}",
+    f"ROG with the constants of its code: starts from noise, no box, no TV, the rate falls to a tenth.\n{OPTIONS}",
     fixed=PARTS,
 )
 rog_paper = Preset(
     search_small_pictures,
-    f"ROG as its paper describes it: a picture of noise made small, the plain sum of squares.\n{OPTIONS}",
+    f"ROG as its paper describes it: starts from a reduced picture of noise, sum of squares.\n{OPTIONS}",
     fixed=PARTS, distance=L2, floor=0.0, encoded=True,
 )  # fmt: skip
 

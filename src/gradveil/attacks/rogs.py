@@ -54,7 +54,7 @@ def rogs(
     reach: float = 3.0,
     search_class: bool = False,
 ) -> Rogs:
-    """ROG, then the generator's picture that is most like its result, by pixels and by LPIPS.
+    """ROGS: runs ROG, then finds the generator's picture that is most like the result, by pixels and LPIPS.
 
     `generator`, `lpips`: files; `inner`: what comes first, with its options ("rog:steps=50"); `steps`, `restarts`,
     `rate`: of the search in the latent; `drawn`: random latents to begin at the best of; `reach`: of noise, in
@@ -75,7 +75,7 @@ def rogs(
 
 rogs_paper = Preset(
     rogs,
-    "ROGS as written: the length of the difference plus LPIPS, from one random latent, with no limit on the noise.\n\n"
+    "ROGS as its paper writes it: length of the difference plus LPIPS, one random start, no limit on the noise.\n\n"
     "The options are those of `rogs`.",
     fixed=("rate", "perceptual", "pixels", "drawn", "reach", "search_class"),
     pixels="norm", restarts=1, drawn=1, reach=math.inf,

@@ -47,7 +47,7 @@ def rtf(
     bins: Spread = "auto",
     at: str = "",
 ) -> RobbingTheFed:
-    """Robbing the Fed: a planted layer sorts the pictures into bins, and each that is alone in its bin is read exactly.
+    """Robbing the Fed: a planted layer sorts pictures into bins; a picture that is alone in its bin is read exactly.
 
     `neurons`: bins; `functional`: what they sort by, `mean`, `random` or `fourier:32`; `sparse`: Hardtanh, one unit per
     bin; `target`: one bin only, for this share of all pictures; `bins`: `auto` takes public pictures' quantiles where

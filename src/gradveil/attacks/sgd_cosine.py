@@ -19,7 +19,7 @@ PAPER = Paper(
 
 sgd_cosine = Preset(
     search_pixels,
-    f"Cosine distance, TV and signed descent with Nesterov momentum; every TV weight is tried.\n{OPTIONS}",
+    f"Inverting Gradients with Nesterov momentum in place of Adam; tries every TV weight on every picture.\n{OPTIONS}",
     fixed=PARTS, optimizer=Sgd, rate=0.01,
 )  # fmt: skip
 sgd_cosine_ats = Preset(

@@ -50,7 +50,7 @@ def unmix(
     tv: float = 1e-5,
     explained: float = 0.01,
 ) -> Unmix:
-    """Reads pictures off by the `inner` attack and takes those apart that are mixtures of a known defense's copies.
+    """Reads pictures with the attack `inner` and separates mixtures of the copies that a known defense feeds.
 
     `neurons`, `functional`: of the inner attack, where it has them; `tv`: weight of the total variation; `explained`:
     RMS error in [0, 1] up to which a mixture explains a picture. The model behind `rtf` sees the hidden units alone

@@ -37,7 +37,7 @@ MOST_DRAWS = 4096  # an adaptive attacker tries them all
 
 @dataclass(frozen=True, kw_only=True)
 class Ats(Defense):
-    """Transforms every picture by `policy`, such as 3-1-7+43-18-18 or a policy.json, out of `library`.
+    """Transforms every picture by a policy of `library`, such as 3-1-7+43-18-18 or a policy.json.
 
     The default is the policy that the authors published for CIFAR-100 and ResNet20-4. `augment` crops and flips at
     random before it, as their training does. What is given as a file is held as what the file says, so neither a run

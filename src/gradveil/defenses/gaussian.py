@@ -20,7 +20,7 @@ PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.089
 
 @dataclass(frozen=True, kw_only=True)
 class Gaussian(AdditiveNoise):
-    """Adds normal noise to every number: of deviation `scale`, `relative` to the update's length, or by `snr` in dB."""
+    """Adds normal noise: standard deviation `scale`, or size `relative` to the update, or `snr` in dB."""
 
     name: ClassVar[str] = "gaussian"
     deviation: ClassVar[float] = 1.0

@@ -20,7 +20,7 @@ PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.089
 
 @dataclass(frozen=True, kw_only=True)
 class Laplacian(AdditiveNoise):
-    """Adds Laplacian noise to every number: of `scale`, `relative` to the update's length, or by `snr` in dB."""
+    """Adds Laplacian noise: scale `scale`, or size `relative` to the update, or `snr` in dB."""
 
     name: ClassVar[str] = "laplacian"
     deviation: ClassVar[float] = math.sqrt(2)

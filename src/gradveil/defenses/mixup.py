@@ -21,7 +21,7 @@ PAPER = Paper("mixup: Beyond Empirical Risk Minimization", "Zhang et al.", 2018,
 
 @dataclass(frozen=True, kw_only=True)
 class Mixup(Mixing):
-    """Mixes every picture with `k` - 1 others of the same client, no weight above `bound`; labels alike.
+    """Mixes every picture and label with `k` - 1 others of the same client; no weight is above `bound`.
 
     `pairs`: who is mixed with whom and how much of each, `fresh` in every round or `fixed` by `seed` and the pictures.
     """

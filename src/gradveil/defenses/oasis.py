@@ -27,7 +27,7 @@ PAPER = Paper(
 
 @dataclass(frozen=True, kw_only=True)
 class Oasis(Defense):
-    """Adds transformed copies to the batch; `transforms` of major, minor, shear, hflip, vflip, such as "major+shear".
+    """Feeds each picture with transformed copies: major, minor, shear, hflip or vflip, such as "major+shear".
 
     Major turns by 90, 180 and 270 degrees (square pictures only), minor by 30, 45 and 60, shear slides by 0.55, 1.0
     and 0.9. `interpolation` is for those that do not move whole pixels.

@@ -56,7 +56,7 @@ class VariationalBottleneck(nn.Module):
 
 @dataclass(frozen=True, kw_only=True)
 class Precode(Defense):
-    """Puts a variational bottleneck of `size` in front of the last linear layer, with `beta` as its weight in the loss.
+    """Inserts a variational bottleneck of `size` numbers before the last linear layer; `beta` weighs its loss.
 
     The last linear layer must be given one row for each picture. `draws`: of the attacker who knows, who takes the mean
     gradient over so many draws of its own; 0: the gradient at their mean.

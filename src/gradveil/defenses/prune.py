@@ -18,7 +18,7 @@ PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.089
 
 @dataclass(frozen=True, kw_only=True)
 class Prune(Defense):
-    """Sets the `ratio` share of the smallest magnitudes of every tensor to zero.
+    """Sets the smallest numbers of every tensor to zero; `ratio` is their share.
 
     The count is exact, round(ratio * size): of equal magnitudes at the border the earlier positions go first.
     """

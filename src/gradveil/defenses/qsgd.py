@@ -37,7 +37,7 @@ ROUNDING = 6**-0.5  # standard deviation in steps: a whole one to either side, t
 
 @dataclass(frozen=True, kw_only=True)
 class Qsgd(Defense):
-    """Rounds every number up or down at random to one of 2 s + 1 values, s = `levels` or 2^(bits-1) - 1: mean kept.
+    """Rounds every number up or down at random to one of 2 s + 1 values; s = `levels` or 2^(bits-1) - 1.
 
     The range is the `norm` of each `bucket` of that many numbers (0: of the tensor). `room` belongs to the attacker who
     knows: how many times the `cells.doubt` about a number it may be off what was sent; 0: the attacker ignores it.

@@ -22,7 +22,7 @@ PAPER = Paper("signSGD: Compressed Optimisation for Non-Convex Problems", "Berns
 
 @dataclass(frozen=True, kw_only=True)
 class Sign(Defense):
-    """Sends the sign of every number; if `scaled`, times the mean magnitude of its tensor.
+    """Sends the sign of every number; with `scaled`, times the mean magnitude of its tensor.
 
     `sharpness` belongs to the attacker who knows: how steep the tanh is that stands for the sign.
     """

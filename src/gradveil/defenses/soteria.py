@@ -37,7 +37,7 @@ FEATURES = 256  # whose slopes are taken at once: each is as large as a picture
 
 @dataclass(frozen=True, kw_only=True)
 class Soteria(Defense):
-    """Leaves a `rate` share of the features of a linear layer's input out of its gradient.
+    """Sets columns of one linear layer's gradient to zero; `rate` is their share.
 
     `layer` names it; without a name it is the last one.
     """

@@ -24,7 +24,7 @@ SPARSITY = 0.95
 
 @dataclass(frozen=True, kw_only=True)
 class TopK(Defense):
-    """Sends the largest magnitudes alone, of the whole update or of every tensor (`scope`): all but `sparsity`.
+    """Sends only the largest numbers, of the update or of every tensor (`scope`); `sparsity` is the share left out.
 
     `keep` says the same the other way round. The count is ceil(share * size); of equal magnitudes the later are kept.
     """

@@ -15,7 +15,7 @@ PAPER = "https://arxiv.org/abs/2206.04055"
 
 
 def jaccard(*, tagger: Tagger, top: int = 5, threshold: float = 0.0) -> Metric:
-    """Share of tags that reconstruction and original have in common: the first `top`, or all surer than `threshold`.
+    """Share of tags that reconstruction and original have in common, among the first `top` or above `threshold`.
 
     Differs: the paper's tagger knows 9,600 tags of OpenImages, several a picture; ours is any classifier, by default
     of ImageNet. `threshold` is a probability (sigmoid), as for a network with several tags a picture.

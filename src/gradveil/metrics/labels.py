@@ -10,7 +10,7 @@ from gradveil.core.metric import Metric
 
 
 def labels() -> Metric:
-    """Share of a client's labels that the attack got right; the order within the batch does not count."""
+    """Share of a client's labels that the attack inferred correctly, in any order."""
     return Metric(
         name="labels",
         score=lambda got, truth: labels_right(got, truth).unsqueeze(-1).expand(truth.shape[:2]),

@@ -21,7 +21,7 @@ NUMBERS_AT_ONCE = 64 * 3 * 128 * 128  # of the pictures looked at together; boun
 
 
 def lpips(*, weights: str | Path, resize: int | None = 128) -> Metric:
-    """Perceptual distance, AlexNet v0.1; pictures smaller than `resize` are enlarged to it.
+    """LPIPS, a perceptual distance, with AlexNet; lower leaks more. Pictures smaller than `resize` are enlarged.
 
     At 32 pixels as they are, LPIPS hardly tells two animals apart; None leaves them so.
     """
@@ -29,7 +29,7 @@ def lpips(*, weights: str | Path, resize: int | None = 128) -> Metric:
 
 
 def lpips_vgg(*, weights_vgg: str | Path, resize: int | None = 128) -> Metric:
-    """Perceptual distance, VGG16 v0.1; pictures smaller than `resize` are enlarged to it."""
+    """LPIPS, a perceptual distance, with VGG16; lower leaks more. Pictures smaller than `resize` are enlarged."""
     return _metric("lpips-vgg", VGG16, Path(weights_vgg), resize)
 
 

@@ -20,17 +20,17 @@ Gallery = Float[Tensor, "other channel height width"]
 
 
 def retrieval(*, gallery: Gallery) -> Metric:
-    """1 where the original is the nearest of itself and a gallery of other pictures, else 0; its mean is a rate."""
+    """Identification: 1 if the original is the nearest to the reconstruction in a gallery, else 0."""
     return _on_pixels("retrieval", 1, gallery)
 
 
 def retrieval_top5(*, gallery: Gallery) -> Metric:
-    """1 where the original is among the five nearest of itself and a gallery of other pictures, else 0."""
+    """Identification: 1 if the original is among the 5 nearest to the reconstruction in a gallery, else 0."""
     return _on_pixels("retrieval-top5", TOP, gallery)
 
 
 def retrieval_detail(*, gallery: Gallery) -> Metric:
-    """As retrieval, nearest in what differs from its surroundings: light and color may have been pushed away."""
+    """As `retrieval`, by detail: pictures are compared without the local mean of brightness and color."""
     return Metric(
         name="retrieval-detail",
         score=lambda got, truth: identified_by_detail(got, truth, gallery),
@@ -42,12 +42,12 @@ def retrieval_detail(*, gallery: Gallery) -> Metric:
 
 
 def retrieval_features(*, features: FeatureGallery) -> Metric:
-    """As retrieval, nearest in the features of a network: what two pictures show, less how they are lit."""
+    """As `retrieval`, by the features of a network."""
     return _on_features("retrieval-features", 1, features)
 
 
 def retrieval_features_top5(*, features: FeatureGallery) -> Metric:
-    """As retrieval-top5, nearest in the features of a network."""
+    """As `retrieval-top5`, by the features of a network."""
     return _on_features("retrieval-features-top5", TOP, features)
 
 

@@ -15,7 +15,7 @@ LUMINANCE, CONTRAST = 0.01**2, 0.03**2  # the paper's K1 and K2 at a data range 
 
 
 def ssim() -> Metric:
-    """Structural similarity: 11 x 11 Gaussian window, data range 1, whole windows only, mean over channels."""
+    """Structural similarity (SSIM): 11 x 11 Gaussian window, mean over channels; 1 is an exact match."""
     return Metric(
         name="ssim",
         score=structural_similarity,

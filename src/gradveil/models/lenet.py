@@ -22,7 +22,7 @@ def lenet(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> nn.Module:
-    """LeNetZhu: three 5x5 convolutions with sigmoids and one linear layer; smooth, so easy to invert."""
+    """LeNetZhu, the network of DLG: three 5x5 convolutions with sigmoids and one linear layer; easy to invert."""
     check_size("lenet", shape, classes, smallest=4)
     channels, height, width = shape
     layers = normalization("lenet", channels, mean, std)

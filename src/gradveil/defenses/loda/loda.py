@@ -42,7 +42,7 @@ VERSION = 2  # of what an encoding is: a change of it leaves old caches behind
 
 @dataclass(frozen=True, kw_only=True)
 class Loda(Defense):
-    """Replaces every picture by an encoding that has its features in `extractor` (MODEL:FILE) and other pixels.
+    """Replaces every picture by one with nearly the same features in `extractor` (MODEL:FILE) and other pixels.
 
     `layers`: firstN, lastN or all convolutional layers, with `+linear` for linear ones too; `c` pushes pixels away;
     `public` is a data set that encodings start from; `seed` gives other starts; `cache` keeps encodings on disk;
