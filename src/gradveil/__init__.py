@@ -1,32 +1,92 @@
 """gradveil: what can be reconstructed from a federated-learning update, and what to deploy against it.
 
-    from gradveil import build, conclude, load, run
+    import gradveil
 
-    run(build(load("audit.toml")), "runs/mine")
-    print(conclude("runs/mine").word)
+    verdict = gradveil.audit("runs/mine", model="net.py:make", weights="w.safetensors", data="pictures/")
+    print(verdict.word)
 
-Names are imported when they are first used: `import gradveil` alone does not import torch.
+Names are imported when they are first used: `import gradveil` alone imports neither torch nor Flower.
 """
 
+from __future__ import annotations
+
+import inspect
+import sys
 from importlib import import_module
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test holds them together
+    from gradveil.attacks import ATTACKS as ATTACKS
+    from gradveil.audit.audit import Audit as Audit
+    from gradveil.audit.audit import run as run
+    from gradveil.audit.results import read_run as read_run
+    from gradveil.audit.verdict import Verdict as Verdict
+    from gradveil.audit.verdict import judge as judge
+    from gradveil.capture import Capture as Capture
+    from gradveil.config import AuditConfig as AuditConfig
+    from gradveil.config import Choice as Choice
+    from gradveil.config import ScenarioConfig as ScenarioConfig
+    from gradveil.config import build as build
+    from gradveil.config import load as load
+    from gradveil.config.audit import audit as audit
+    from gradveil.core.attack import Attack as Attack
+    from gradveil.core.attack import Reconstruction as Reconstruction
+    from gradveil.core.client import local_update as local_update
+    from gradveil.core.compute import Compute as Compute
+    from gradveil.core.defense import Defense as Defense
+    from gradveil.core.metric import Metric as Metric
+    from gradveil.core.scenario import LocalTraining as LocalTraining
+    from gradveil.core.scenario import Scenario as Scenario
+    from gradveil.core.scenario import ThreatModel as ThreatModel
+    from gradveil.core.seeds import Seed as Seed
+    from gradveil.core.server import Observation as Observation
+    from gradveil.core.server import Truth as Truth
+    from gradveil.core.server import observe as observe
+    from gradveil.core.types import Batch as Batch
+    from gradveil.data import DATASETS as DATASETS
+    from gradveil.defenses import DEFENSES as DEFENSES
+    from gradveil.flower.curious_server import CuriousServer as CuriousServer
+    from gradveil.flower.defense_mod import veil as veil
+    from gradveil.metrics import METRICS as METRICS
+    from gradveil.models import MODELS as MODELS
+    from gradveil.protect.offline import protect as protect
+    from gradveil.report.build import write_report as write_report
+    from gradveil.report.conclude import conclude as conclude
+    from gradveil.search.search import search as search
+    from gradveil.search.settings import Search as Search
+    from gradveil.tradeoff.settings import Study as Study
+    from gradveil.tradeoff.study import run as tradeoff  # noqa: F401
+    from gradveil.train.federated import train as train
+    from gradveil.train.settings import Federation as Federation
 
 __version__ = "0.1.0"
 
 _HOME = {
+    "ATTACKS": "attacks",
     "Attack": "core.attack",
     "Audit": "audit.audit",
     "AuditConfig": "config",
     "Batch": "core.types",
+    "Capture": "capture",
     "Choice": "config",
     "Compute": "core.compute",
+    "CuriousServer": "flower",
+    "DATASETS": "data",
+    "DEFENSES": "defenses",
     "Defense": "core.defense",
+    "Federation": "train.settings",
     "LocalTraining": "core.scenario",
+    "METRICS": "metrics",
+    "MODELS": "models",
+    "Metric": "core.metric",
     "Observation": "core.server",
     "Reconstruction": "core.attack",
     "Scenario": "core.scenario",
     "ScenarioConfig": "config",
+    "Search": "search.settings",
     "Seed": "core.seeds",
+    "Study": "tradeoff.settings",
     "ThreatModel": "core.scenario",
     "Truth": "core.server",
     "Verdict": "audit.verdict",
@@ -38,13 +98,57 @@ _HOME = {
     "observe": "core.server",
     "read_run": "audit.results",
     "run": "audit.audit",
+    "veil": "flower",
     "write_report": "report.build",
 }
+_FUNCTIONS = {  # of packages of the same name: module and function
+    "audit": ("config.audit", "audit"),
+    "protect": ("protect.offline", "protect"),
+    "search": ("search.search", "search"),
+    "tradeoff": ("tradeoff.study", "run"),
+    "train": ("train.federated", "train"),
+}
 
-__all__ = ["__version__", *_HOME]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = ["__version__", *_HOME, *_FUNCTIONS]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'gradveil' has no attribute {name!r}")
-    return getattr(import_module(f"gradveil.{_HOME[name]}"), name)
+if not TYPE_CHECKING:  # a checker would take any name for one of ours
+
+    def __getattr__(name: str) -> Any:
+        if name in _FUNCTIONS:
+            return import_module(f"gradveil.{name}")  # which can be called, see below
+        if name not in _HOME:
+            raise AttributeError(f"module 'gradveil' has no attribute {name!r}")
+        return getattr(import_module(f"gradveil.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+class _CallablePackage(ModuleType):
+    """`gradveil.audit` is a package and a function: a package that can be called, whichever was asked for first."""
+
+    @property
+    def __wrapped__(self) -> Any:
+        module, name = _FUNCTIONS[self.__name__.removeprefix("gradveil.")]
+        return getattr(import_module(f"gradveil.{module}"), name)
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        return inspect.signature(self.__wrapped__)
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        return self.__wrapped__(*arguments, **named)
+
+
+class _Package(ModuleType):
+    """Python sets every submodule as an attribute of its package: this is where the five become callable."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FUNCTIONS and isinstance(value, ModuleType):
+            value.__class__ = _CallablePackage
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package

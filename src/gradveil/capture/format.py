@@ -6,6 +6,8 @@ import hashlib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
@@ -16,6 +18,7 @@ CAPTURE, VERSION = "capture", 1
 WEIGHTS, UPDATES, STATISTICS, LABELS = "weights", "updates", "statistics", "labels"
 CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 TENSOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,299}")
+FEDSGD = LocalTraining()
 Normalization = tuple[tuple[float, ...], tuple[float, ...]]
 
 
@@ -50,6 +53,56 @@ class Capture:
             for client, tensors in of_clients.items():
                 found |= {f"{kind}/{client}/{name}": tensor for name, tensor in tensors.items()}
         return found | {f"{LABELS}/{client}": tensor for client, tensor in self.labels.items()}
+
+    @staticmethod
+    def load(path: str | Path) -> Capture:
+        """The capture in the file `path`; ConfigError if it is none, or damaged."""
+        from gradveil.capture.read import load
+
+        return load(path)
+
+    def save(self, path: str | Path) -> Path:
+        """Write it to the file `path`, readable by its owner alone, whole or not at all."""
+        from gradveil.capture.write import save
+
+        return save(path, self)
+
+    @staticmethod
+    def simulate(
+        *,
+        model: str = "lenet",
+        dataset: str = "photos",
+        options: Mapping[str, Any] | None = None,
+        clients: int = 1,
+        examples: int = 1,
+        training: LocalTraining = FEDSGD,
+        labels: bool = False,
+        seed: int = 0,
+    ) -> Capture:
+        """The first round of clients that hold built-in pictures, to try things out.
+
+        Args:
+            model: Name in `MODELS`.
+            dataset: Name in `DATASETS`.
+            options: Options of the data set, such as `{"size": 16}`.
+            clients: Number of clients.
+            examples: Pictures per client.
+            training: What a client does in the round (default: one step of FedSGD).
+            labels: Whether the file also holds the labels.
+            seed: Seed of the model's weights and of whatever the clients draw.
+        """
+        from gradveil.capture.simulated import simulate
+
+        return simulate(
+            model=model,
+            dataset=dataset,
+            options=options,
+            clients=clients,
+            examples=examples,
+            training=training,
+            labels=labels,
+            seed=seed,
+        )
 
 
 def fingerprint(document: str, digests: Mapping[str, str]) -> str:

@@ -1,0 +1,71 @@
+"""What a user's program looks like to a checker of types that takes nothing on trust.
+
+Never run. `test_consumer.py` checks it with pyright, strict: a line that ends in `# error` must be one, no other may.
+"""
+
+from pathlib import Path
+from typing import assert_type
+
+import torch
+
+import gradveil
+from gradveil import (
+    ATTACKS,
+    DATASETS,
+    DEFENSES,
+    METRICS,
+    MODELS,
+    AuditConfig,
+    Batch,
+    Capture,
+    Choice,
+    Compute,
+    Defense,
+    Federation,
+    ScenarioConfig,
+    Seed,
+    Verdict,
+    build,
+    conclude,
+    load,
+    read_run,
+    run,
+)
+
+
+def program() -> None:
+    verdict: Verdict = gradveil.audit(
+        "runs/mine",
+        model="net.py:make",
+        weights="w.safetensors",
+        data="folder/",
+        defenses=["none", "gaussian:scale=1e-3"],
+        compute=Compute(device="cuda"),
+    )
+    print(verdict.word.upper())
+    gradveil.audit("runs/mine", nonsense=3)  # error
+    gradveil.audit("runs/mine", images="8")  # error
+    gradveil.audit("runs/mine", labels="guessed")  # error
+
+    config = AuditConfig(seed=1, scenario=ScenarioConfig(model="lenet"), defense={"none": Choice(name="none")})
+    run(build(config), Path("runs/mine"))
+    assert_type(conclude("runs/mine", claim=0.01), Verdict)
+    assert_type(load("audit.toml").seed, int)
+    AuditConfig(nonsense=3)  # error
+    ScenarioConfig(attacker="friendly")  # error
+    run(1, 2, 3)  # error
+    print(verdict.words)  # error
+    print(read_run(Path("runs/mine")).records[0].scores["psnr"] + 1.0)
+
+    assert_type([*ATTACKS, *DEFENSES, *METRICS, *MODELS, *DATASETS], list[str])
+    defense: Defense = DEFENSES["gaussian"](scale=1e-3)
+    int(Seed(0).at("client", 3))  # error
+
+    capture = Capture.load("round-3.safetensors")
+    assert_type(Capture.simulate(clients=2).save("round-0.safetensors"), Path)
+    capture.save(3)  # error
+
+    pictures = Batch(torch.zeros(4, 1, 8, 8), torch.eye(4))
+    print(gradveil.train(torch.nn.Flatten(), pictures, pictures, Federation(rounds=2), defense).model)
+    gradveil.train(torch.nn.Flatten(), pictures)  # error
+    print(gradveil.no_such_name)  # error
