@@ -36,12 +36,12 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.core.compute import Compute as Compute
     from gradveil.core.defense import Defense as Defense
     from gradveil.core.metric import Metric as Metric
+    from gradveil.core.observation import Observation as Observation
+    from gradveil.core.observation import Truth as Truth
     from gradveil.core.scenario import LocalTraining as LocalTraining
     from gradveil.core.scenario import Scenario as Scenario
     from gradveil.core.scenario import ThreatModel as ThreatModel
     from gradveil.core.seeds import Seed as Seed
-    from gradveil.core.server import Observation as Observation
-    from gradveil.core.server import Truth as Truth
     from gradveil.core.server import observe as observe
     from gradveil.core.types import Batch as Batch
     from gradveil.data import DATASETS as DATASETS
@@ -80,7 +80,7 @@ _HOME = {
     "METRICS": "metrics",
     "MODELS": "models",
     "Metric": "core.metric",
-    "Observation": "core.server",
+    "Observation": "core.observation",
     "Reconstruction": "core.attack",
     "Scenario": "core.scenario",
     "ScenarioConfig": "config",
@@ -88,7 +88,7 @@ _HOME = {
     "Seed": "core.seeds",
     "Study": "tradeoff.settings",
     "ThreatModel": "core.scenario",
-    "Truth": "core.server",
+    "Truth": "core.observation",
     "Verdict": "audit.verdict",
     "build": "config",
     "conclude": "report.conclude",
