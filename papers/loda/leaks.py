@@ -152,9 +152,9 @@ def seen_of(study: Study, private: Batch, defense: Defense, threat: ThreatModel)
 def together(rounds: Observation) -> tuple[Tensor, Tensor, Tensor]:
     """Encodings, their labels and their weights, round after round: [encoding, ...]."""
     each = (*rounds.history, rounds)
-    images = [one.encodings[0] for one in each if one.encodings is not None]
+    images = [one.knowledge.encodings[0] for one in each if one.knowledge.encodings is not None]
     labels = [one.labels[0] for one in each if one.labels is not None]
-    weights = [one.mixture.weights[0] for one in each if one.mixture is not None]
+    weights = [one.knowledge.mixture.weights[0] for one in each if one.knowledge.mixture is not None]
     return torch.cat(images), torch.cat(labels), torch.cat(weights)
 
 

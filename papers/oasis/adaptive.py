@@ -117,7 +117,7 @@ def recovered(data: Dataset, some: Tensor, model: nn.Module, defense: Defense, a
         model=model,
         private=Batch(data.images[some].unsqueeze(0), data.targets[some].unsqueeze(0)),
         names=(f"batch-{int(some[0])}",),
-        threat=ThreatModel(may_plant=attack.plants, knows_defense=True),
+        threat=ThreatModel(may_plant="malicious" in attack.requires, knows_defense=True),
         public=Batch(data.images[PUBLIC], data.targets[PUBLIC]),
     )
     seed = Seed(0).at(len(some), int(some[0]) // len(some))

@@ -48,9 +48,9 @@ def test_who_does_not_know_the_defense_runs_the_inner_attack() -> None:
 
 def test_given_the_encodings_it_comes_nearer_to_the_pictures_than_they_are() -> None:
     seen, truth = watched(knows=True, sees=True)
-    assert seen.encodings is not None
+    assert seen.knowledge.encodings is not None
     got = loda_inverse(**SHORT).reconstruct(seen, Seed(0), DOUBLE)
-    before = peak_signal_to_noise(seen.encodings, truth.private.images)
+    before = peak_signal_to_noise(seen.knowledge.encodings, truth.private.images)
     after = peak_signal_to_noise(got.images, truth.private.images)
     assert after.mean() > before.mean() + 1
     assert "from the encodings themselves" in got.notes[-1]

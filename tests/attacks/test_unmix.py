@@ -191,9 +191,9 @@ def test_without_a_known_defense_it_is_the_inner_attack() -> None:
 
 
 def test_it_plants_what_the_inner_attack_plants() -> None:
-    assert ATTACKS["unmix"](inner="rtf").plants
-    assert ATTACKS["unmix"](inner="cah").plants
-    assert not ATTACKS["unmix"](inner="linear").plants
+    assert "malicious" in ATTACKS["unmix"](inner="rtf").requires
+    assert "malicious" in ATTACKS["unmix"](inner="cah").requires
+    assert "malicious" not in ATTACKS["unmix"](inner="linear").requires
 
 
 @pytest.mark.parametrize("options", [{"tv": 0.0}, {"tv": -1.0}, {"explained": 0.0}])

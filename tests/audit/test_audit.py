@@ -195,7 +195,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_what_cannot_work_is_said_before_anything_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--attacker malicious"):
+    with pytest.raises(ConfigError, match="`attacker = malicious`"):
         run(audit({"p": Plants()}), tmp_path / "run")
     with pytest.raises(ConfigError, match="attack: none is given"):
         run(audit({}), tmp_path / "run")

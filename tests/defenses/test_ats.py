@@ -47,7 +47,7 @@ def fed(defense: Defense, batch: Batch, seed: int = 0) -> Tensor:
 
 
 def possible(defense: Defense, picture: Tensor) -> list[Tensor]:
-    return [view.apply(picture) for view in defense.views()]
+    return [view.apply(picture) for view in defense.knowledge().views]
 
 
 # what is fed
@@ -100,7 +100,7 @@ def test_augment_crops_and_flips_before_the_policy(batch: Batch) -> None:
 
 def test_there_is_a_view_for_every_draw_and_one_of_them_is_what_happened(batch: Batch) -> None:
     defense = Ats(policy=HYBRID)
-    views = defense.views()
+    views = defense.knowledge().views
     assert len(views) == len({view.name for view in views}) == 16
     assert views[0].name == "+translateX9 +contrast6 +translateY2"
     seen = [fed(defense, batch, seed) for seed in range(12)]
@@ -113,7 +113,7 @@ def test_there_is_a_view_for_every_draw_and_one_of_them_is_what_happened(batch: 
 
 
 def test_views_run_under_torch_func_on_any_leading_axes(batch: Batch) -> None:
-    for view in Ats(policy="3-1+2-9+none").views():
+    for view in Ats(policy="3-1+2-9+none").knowledge().views:
         nested = batch.images.unflatten(0, (3, 2, 2))
         assert torch.equal(vmap(view.apply)(nested).flatten(0, 2), view.apply(batch.images))
         slope = grad(lambda images, apply=view.apply: apply(images).sum())
@@ -122,7 +122,7 @@ def test_views_run_under_torch_func_on_any_leading_axes(batch: Batch) -> None:
 
 
 def test_an_identity_has_the_one_view_that_does_nothing(batch: Batch) -> None:
-    (view,) = Ats(policy="none").views()
+    (view,) = Ats(policy="none").knowledge().views
     assert view.name == "as it is"
     assert torch.equal(view.apply(batch.images), batch.images)
 
@@ -131,28 +131,31 @@ def test_the_policy_is_not_in_the_update_so_its_surrogate_is_none() -> None:
     seen = seen_in(four_pictures(), Ats())
     assert Ats().has_adaptive_attacker
     assert type(Ats().surrogate({name: u[0] for name, u in seen.update.items()})) is Defense
-    assert not Defense().views()
-    assert not Prune().views()
+    assert not Defense().knowledge().views
+    assert not Prune().knowledge().views
 
 
 def test_a_stack_has_every_combination_in_its_order(batch: Batch) -> None:
     shift, negative = Ats(policy="3"), Ats(policy="0+none")
-    views = Stack((shift, Prune(), negative)).views()
+    views = Stack((shift, Prune(), negative)).knowledge().views
     assert [view.name for view in views] == [
         "+translateX9; invert7",
         "+translateX9; as it is",
         "-translateX9; invert7",
         "-translateX9; as it is",
     ]
-    expected = negative.views()[0].apply(shift.views()[1].apply(batch.images))
+    first, second = shift.knowledge().views[1], negative.knowledge().views[0]
+    expected = second.apply(first.apply(batch.images))
     assert torch.equal(views[2].apply(batch.images), expected)
-    assert not torch.equal(expected, shift.views()[1].apply(negative.views()[0].apply(batch.images)))
-    assert Stack((Prune(),)).views() == ()
+    assert not torch.equal(
+        expected, first.apply(second.apply(batch.images))
+    )
+    assert Stack((Prune(),)).knowledge().views == ()
     assert torch.equal(pickle.loads(pickle.dumps(views[2])).apply(batch.images), expected)
 
 
 def test_more_draws_than_anybody_can_try_are_refused() -> None:
-    assert len(Ats(policy="-".join(["3"] * 6)).views()) == 64
+    assert len(Ats(policy="-".join(["3"] * 6)).knowledge().views) == 64
     with pytest.raises(ConfigError, match="can draw 8,192 signs, more than an attacker can try"):
         Ats(policy="-".join(["3"] * 13))
 

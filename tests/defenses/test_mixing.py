@@ -138,11 +138,11 @@ def test_fixed_flips_follow_a_picture_into_any_batch() -> None:
 def test_rounds_of_fixed_encodings_are_all_alike(defense: Mixing) -> None:
     seen = seen_in(knowing(knows_defense=True, sees_encodings=True, rounds=3), defense)
     for earlier in seen.history:
-        assert torch.equal(earlier.encodings, seen.encodings)  # type: ignore[arg-type]
+        assert torch.equal(earlier.knowledge.encodings, seen.knowledge.encodings)  # type: ignore[arg-type]
         assert all(torch.equal(u, seen.update[name]) for name, u in earlier.update.items())
-        assert earlier.mixture is not None
-        assert earlier.mixture.fixed
-        assert torch.equal(earlier.mixture.weights, seen.mixture.weights)  # type: ignore[union-attr]
+        assert earlier.knowledge.mixture is not None
+        assert earlier.knowledge.mixture.fixed
+        assert torch.equal(earlier.knowledge.mixture.weights, seen.knowledge.mixture.weights)  # type: ignore[union-attr]
 
 
 def test_training_meets_the_same_encodings_in_every_round_whatever_their_order() -> None:
@@ -206,9 +206,9 @@ def knowing(**granted: Any) -> Scenario:
 
 
 def test_only_one_who_knows_the_defense_is_told_what_was_mixed() -> None:
-    assert seen_in(knowing(), Mixup(k=3)).mixture is None
-    assert seen_in(knowing(knows_defense=True)).mixture is None
-    assert seen_in(knowing(knows_defense=True), Gaussian()).mixture is None
+    assert seen_in(knowing(), Mixup(k=3)).knowledge.mixture is None
+    assert seen_in(knowing(knows_defense=True)).knowledge.mixture is None
+    assert seen_in(knowing(knows_defense=True), Gaussian()).knowledge.mixture is None
 
 
 @pytest.mark.parametrize("defense", [Mixup(k=3), Stack((Gaussian(scale=0.0), Mixup(k=3)))], ids=["alone", "stacked"])
@@ -216,26 +216,26 @@ def test_what_it_is_told_is_what_was_mixed_in_every_round(defense: Defense) -> N
     scenario = knowing(knows_defense=True, sees_encodings=True, rounds=3)
     seen, truth = observe(scenario, defense, Onlooker(), Seed(0))
     for one in (*seen.history, seen):
-        assert one.mixture is not None
-        assert one.encodings is not None
-        given = torch.einsum("ces,cshwd->cehwd", one.mixture.weights, scenario.private.images)
-        assert torch.allclose(one.encodings, given)
-    assert seen.encodings is not None
-    assert torch.equal(seen.encodings, truth.fed.images)
-    assert not torch.equal(seen.encodings, seen.history[0].encodings)  # type: ignore[arg-type]
+        assert one.knowledge.mixture is not None
+        assert one.knowledge.encodings is not None
+        given = torch.einsum("ces,cshwd->cehwd", one.knowledge.mixture.weights, scenario.private.images)
+        assert torch.allclose(one.knowledge.encodings, given)
+    assert seen.knowledge.encodings is not None
+    assert torch.equal(seen.knowledge.encodings, truth.fed.images)
+    assert not torch.equal(seen.knowledge.encodings, seen.history[0].knowledge.encodings)  # type: ignore[arg-type]
 
 
 def test_encodings_are_given_only_where_a_defense_makes_them_and_the_threat_says_so() -> None:
-    assert seen_in(knowing(knows_defense=True), Mixup(k=3)).encodings is None
-    assert seen_in(knowing(sees_encodings=True)).encodings is None  # they would be the private pictures
-    assert seen_in(knowing(sees_encodings=True), Gaussian()).encodings is None
+    assert seen_in(knowing(knows_defense=True), Mixup(k=3)).knowledge.encodings is None
+    assert seen_in(knowing(sees_encodings=True)).knowledge.encodings is None  # they would be the private pictures
+    assert seen_in(knowing(sees_encodings=True), Gaussian()).knowledge.encodings is None
 
 
 def test_a_client_taken_alone_brings_its_own_mixture() -> None:
     seen = seen_in(knowing(knows_defense=True, sees_encodings=True, rounds=2), Mixup(k=3))
     alone = seen.take([1])
     for one, all_ in ((alone, seen), (alone.history[0], seen.history[0])):
-        assert one.mixture is not None
-        assert all_.mixture is not None
-        assert torch.equal(one.mixture.weights, all_.mixture.weights[[1]])
-        assert torch.equal(one.encodings, all_.encodings[[1]])  # type: ignore[arg-type,index]
+        assert one.knowledge.mixture is not None
+        assert all_.knowledge.mixture is not None
+        assert torch.equal(one.knowledge.mixture.weights, all_.knowledge.mixture.weights[[1]])
+        assert torch.equal(one.knowledge.encodings, all_.knowledge.encodings[[1]])  # type: ignore[arg-type,index]

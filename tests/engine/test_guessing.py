@@ -21,7 +21,7 @@ from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
-from gradveil.core.knowledge import View
+from gradveil.core.knowledge import Knowledge, View
 from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import ThreatModel
 from gradveil.core.seeds import Seed
@@ -56,15 +56,15 @@ class EitherSide(Defense):
 
     def batch(self, batch: Batch, rng: Generator) -> Batch:
         sides = torch.randint(2, (len(batch.images),), generator=rng).tolist()
-        images = [self.views()[side].apply(x) for side, x in zip(sides, batch.images, strict=True)]
+        images = [self.knowledge().views[side].apply(x) for side, x in zip(sides, batch.images, strict=True)]
         return Batch(torch.stack(images), batch.labels)
 
     def surrogate(self, seen: Update) -> Defense:
         return Defense()
 
-    def views(self) -> tuple[View, ...]:
-        left, right = (View(partial(moved, columns=c), name) for c, name in ((-self.columns, "l"), (self.columns, "r")))
-        return left, right
+    def knowledge(self) -> Knowledge:
+        sides = ((-self.columns, "l"), (self.columns, "r"))
+        return Knowledge(views=tuple(View(partial(moved, columns=c), name) for c, name in sides))
 
 
 def round_of(
@@ -81,7 +81,9 @@ def round_of(
 
 def sides(defense: EitherSide, truth: Truth) -> Tensor:
     """What was drawn, [client, example]."""
-    errors = [(v.apply(truth.private.images) - truth.fed.images).abs().flatten(2).sum(-1) for v in defense.views()]
+    errors = [
+        (v.apply(truth.private.images) - truth.fed.images).abs().flatten(2).sum(-1) for v in defense.knowledge().views
+    ]
     return torch.stack(errors).argmin(0)
 
 
@@ -172,7 +174,7 @@ def test_the_true_view_is_found_and_worth_several_decibels() -> None:
     adapted, notes = attack.adapted(seen, Seed(0), DOUBLE)
     assert (guessed(adapted, seen) == drawn).sum() >= 7
     adaptive = adapted.searched(seen, Seed(0), DOUBLE, notes)
-    unaware = attack.reconstruct(replace(seen, defense=None), Seed(0), DOUBLE)
+    unaware = attack.reconstruct(seen.unaware(), Seed(0), DOUBLE)
     assert decibels(adaptive, truth.private.images) > decibels(unaware, truth.private.images) + 3
     assert decibels(unaware, truth.fed.images) > decibels(unaware, truth.private.images) + 3
     assert (adaptive.backend, unaware.backend) == ("sweep", "sweep")
@@ -210,7 +212,7 @@ def test_every_search_adapts_by_itself(name: str) -> None:
     got = attack.reconstruct(seen, Seed(0), DOUBLE)
     assert any("views of the known policy" in note for note in got.notes)
     assert got.loss.isfinite().all()
-    unaware = attack.reconstruct(replace(seen, defense=None), Seed(0), DOUBLE)
+    unaware = attack.reconstruct(seen.unaware(), Seed(0), DOUBLE)
     assert not torch.equal(got.images, unaware.images)
 
 
@@ -244,23 +246,19 @@ def test_a_defense_at_the_update_is_modelled_as_well() -> None:
 
 
 def test_a_single_view_that_does_nothing_changes_nothing() -> None:
-    @dataclass(frozen=True)
-    class Nothing(Defense):
-        def views(self) -> tuple[View, ...]:
-            return (View(lambda x: x, "as it is"),)
-
-    got = SHORT.reconstruct(replace(SEEN, defense=Nothing()), Seed(0), DOUBLE)
-    plain = SHORT.reconstruct(replace(SEEN, defense=None), Seed(0), DOUBLE)
+    nothing = Knowledge(views=(View(lambda x: x, "as it is"),))
+    got = SHORT.reconstruct(replace(SEEN.unaware(), knowledge=nothing), Seed(0), DOUBLE)
+    plain = SHORT.reconstruct(SEEN.unaware(), Seed(0), DOUBLE)
     assert torch.equal(got.images, plain.images)
     assert torch.equal(got.loss, plain.loss)
 
 
 def test_who_learns_the_policy_does_not_guess() -> None:
     attack = shifted(limit=(0.5, 0.0), steps=10)
-    got, plain = (attack.reconstruct(s, Seed(0), DOUBLE) for s in (SEEN, replace(SEEN, defense=None)))
+    got, plain = (attack.reconstruct(s, Seed(0), DOUBLE) for s in (SEEN, SEEN.unaware()))
     assert torch.equal(got.images, plain.images)
     assert got.notes == ()
-    assert not attack.reads_views
+    assert "views" not in attack.uses
 
 
 def test_known_policy_is_invertgrad_with_views_and_needs_them() -> None:
@@ -269,17 +267,17 @@ def test_known_policy_is_invertgrad_with_views_and_needs_them() -> None:
     got, expected = (a.reconstruct(SEEN, Seed(0), DOUBLE) for a in (attack, SHORT))
     assert torch.equal(got.images, expected.images)
     assert attack.undefended() == SHORT
-    assert (attack.needs_views, SHORT.needs_views) == (True, False)
+    assert (attack.requires, SHORT.requires) == ({"views"}, frozenset())
     for unaware in (None, Defense()):
         with pytest.raises(NotApplicableError, match="knows of no policy"):
-            attack.reconstruct(replace(SEEN, defense=unaware), Seed(0), DOUBLE)
+            attack.reconstruct(replace(SEEN.unaware(), defense=unaware), Seed(0), DOUBLE)
 
 
 def test_what_was_fed_can_be_reported_instead() -> None:
     options: dict[str, Any] = {"steps": 30, "tv": 1e-2}
     private, fed = (known_policy(reveal=r, **options).reconstruct(SEEN, Seed(0), DOUBLE) for r in ("private", "fed"))
     which = chosen_by(known_policy(**options), SEEN)[:, 0].tolist()
-    views = EitherSide(2).views()
+    views = EitherSide(2).knowledge().views
     expected = torch.stack([views[k].apply(x) for k, x in zip(which, private.images, strict=True)])
     assert torch.equal(fed.images, expected)
     assert torch.equal(fed.loss, private.loss)
@@ -291,5 +289,5 @@ def test_an_ensemble_compares_its_stages_through_the_views() -> None:
     for pictures in (TRUTH.private.images, TRUTH.fed.images):
         got = replace(shape, images=pictures)
         assert (_compared(got, SEEN).loss < 1e-9).all()
-        unaware = _compared(got, replace(SEEN, defense=None)).loss
+        unaware = _compared(got, SEEN.unaware()).loss
         assert (unaware < 1e-9).all() == (pictures is TRUTH.fed.images)

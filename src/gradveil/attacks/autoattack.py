@@ -124,7 +124,7 @@ def _compared(got: Reconstruction, seen: Observation) -> Reconstruction:
     like = next(iter(seen.update.values()))
     seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
     matcher, images = Loop(OneTrial.of(seen, Cosine())), got.images.to(like).nan_to_num(0, 0, 0)
-    views = () if seen.defense is None else seen.defense.views()  # a stage reports the picture as fed or before that
+    views = seen.knowledge.views  # a stage reports the picture as fed or before that
     match = torch.stack([matcher(images)[0], *(matcher(view.apply(images))[0] for view in views)]).amin(0)
     return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan), converged=None)
 

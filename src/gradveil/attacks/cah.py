@@ -106,6 +106,9 @@ class TrapWeights(Attack):
         parts = {"gain": self.gain, "sparse": False, "directions": DIRECTIONS, "seed": seed}
         return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
 
+    def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        site(model, shape, self.at, "cah", Seed())
+
     def check(self, seen: Observation) -> None:
         imprint_in(seen, "cah")
 

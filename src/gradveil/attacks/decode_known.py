@@ -47,8 +47,8 @@ class DecodeKnown(Decoder):
     """Takes the weights, and which public pictures are in an encoding, from what it was granted."""
 
     def mixed(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
-        rounds = [one.mixture.weights[client] for one in (*seen.history, seen) if one.mixture is not None]
-        weights = torch.cat(rounds).double()
+        mixtures = [one.knowledge.mixture for one in (*seen.history, seen)]
+        weights = torch.cat([mixture.weights[client] for mixture in mixtures if mixture is not None]).double()
         own, others = weights.split([seen.examples, weights.shape[1] - seen.examples], 1)
         if seen.public is None or not others.shape[1]:
             return Mixed(own, own.new_zeros(len(own), *seen.shape))

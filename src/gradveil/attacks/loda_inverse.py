@@ -127,10 +127,10 @@ class LodaInverse(Attack):
         loda = loda_of(seen.defense)
         if loda is None:
             return self.inner.reconstruct(seen, seed, compute)
-        got = _given(seen) if seen.encodings is not None else self.leaked(seen, seed, compute)
+        got = _given(seen) if seen.knowledge.encodings is not None else self.leaked(seen, seed, compute)
         with compute.active():
             images, way = self.decoded(got.images, seen, loda)
-        note = f"loda-inverse: {way}" + ("" if seen.encodings is None else ", from the encodings themselves")
+        note = f"loda-inverse: {way}" + ("" if seen.knowledge.encodings is None else ", from the encodings themselves")
         return replace(got, images=images, notes=(*got.notes, note))
 
     def leaked(self, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
@@ -201,7 +201,7 @@ def rehearsal_pictures(seen: Observation, loda: Loda, count: int, like: Tensor) 
 
 def _given(seen: Observation) -> Reconstruction:
     """The encodings as they are, with nothing left to invert."""
-    encodings = seen.encodings
+    encodings = seen.knowledge.encodings
     assert encodings is not None
     labels = given_or_idlg(seen)
     clients, examples = encodings.shape[:2]

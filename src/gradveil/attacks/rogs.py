@@ -19,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Requirement, Use
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.observation import Observation
@@ -112,16 +112,12 @@ class Rogs(Attack):
         return self.search.restarts
 
     @property
-    def reads_defense(self) -> bool:
-        return self.inner.reads_defense
+    def uses(self) -> frozenset[Use]:
+        return self.inner.uses
 
     @property
-    def reads_views(self) -> bool:
-        return self.inner.reads_views
-
-    @property
-    def needs_views(self) -> bool:
-        return self.inner.needs_views
+    def requires(self) -> frozenset[Requirement]:
+        return self.inner.requires
 
     def undefended(self) -> Rogs:
         return replace(self, inner=self.inner.undefended())
@@ -198,6 +194,6 @@ def _attack(text: str) -> Attack:
         raise unknown("attack", choice.name, [name for name in ATTACKS if not name.startswith("rogs")], "inner")
     options: dict[str, Any] = check_options(ATTACKS[choice.name], choice.options, lambda key: f"inner: {key}", "")
     attack = ATTACKS[choice.name](**options)
-    if attack.plants:
+    if "malicious" in attack.requires:
         raise ConfigError(f"inner: {choice.name} changes the model, name an attack that does not")
     return attack

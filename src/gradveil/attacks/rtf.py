@@ -86,6 +86,9 @@ class RobbingTheFed(Attack):
         parts = {"gain": self.gain, "sparse": self.sparse, "directions": 1, "seed": seed}
         return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
 
+    def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        site(model, shape, self.at, "rtf", Seed())
+
     def check(self, seen: Observation) -> None:
         imprint_in(seen, "rtf")
 

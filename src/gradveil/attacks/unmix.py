@@ -27,7 +27,7 @@ from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.unmix_solver import Copies, applied, matrices_of, mean_of, solved
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Requirement
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -82,15 +82,18 @@ class Unmix(Attack):
         return self.inner.plant(model, public, seed)
 
     @property
-    def plants(self) -> bool:
-        return self.inner.plants
+    def requires(self) -> frozenset[Requirement]:
+        return self.inner.requires
+
+    def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        self.inner.check_model(model, shape)
 
     def check(self, seen: Observation) -> None:
         self.inner.check(seen)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = HERE) -> Reconstruction:
         got = self.inner.reconstruct(seen.as_fed(), seed, compute)
-        if seen.defense is None or seen.defense.copies == 1:
+        if seen.defense is None or seen.knowledge.copies == 1:
             return got
         one = {name: u[0] for name, u in seen.update.items()}
         copies = partial(copies_by, seen.defense.surrogate(one))

@@ -69,9 +69,9 @@ class Cell:
     @property
     def repeats(self) -> bool:
         """Whether this adaptive attacker would run what the unaware one runs: its surrogate is no defense."""
-        if self.attacker == "unaware" or self.method.reads_defense:
+        if self.attacker == "unaware" or "defense" in self.method.uses:
             return False
-        if self.method.reads_views and self.defense.views():
+        if "views" in self.method.uses and self.defense.knowledge().views:
             return False
         if self.scenario.threat.rounds > 1 and any(self.defense.acts_at(stage) for stage in REDRAWN):
             return False
@@ -143,10 +143,10 @@ class Grid:
                 knowing = replace(scenario.threat, knows_defense=True)
                 adaptive = replace(unaware, attacker="adaptive", scenario=replace(scenario, threat=knowing))
                 none = unaware.undefended or not defense.has_adaptive_attacker
-                method = self.attacks[attack]
-                if unaware.undefended or not (method.needs_views or method.needs_mixture):
+                required = self.attacks[attack].requires - {"malicious"}
+                if unaware.undefended or not required:
                     yield [unaware] if none else [unaware, adaptive]
-                elif (method.needs_views and defense.views()) or (method.needs_mixture and defense.mixes):
+                elif required & defense.knowledge().offers:
                     yield [adaptive]
 
     def undefended(self, scenario: Scenario) -> Iterator[list[Cell]]:

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from gradveil.attacks.imprint.insertion import site
 from gradveil.audit.plan import UNDEFENDED
 from gradveil.audit.runner import fanout_of
 from gradveil.core.client import in_client_mode
@@ -14,11 +13,16 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import Scenario
-from gradveil.core.seeds import Seed
 from gradveil.generators.provenance import check_not_trained_on
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit
+
+MISSING = {  # by what an attack requires
+    "malicious": "modifies the model, which a curious attacker may not do, use `attacker = malicious`",
+    "mixture": "no defense here mixes pictures, add one (mixup) or leave this attack out",
+    "views": "no defense here has a policy to know, add one (ats) or leave this attack out",
+}
 
 
 def check(audit: Audit, compute: Compute) -> None:
@@ -56,15 +60,12 @@ def _check_compute(compute: Compute) -> None:
 
 
 def _check_attacks(audit: Audit) -> None:
+    offers = frozenset().union(*(defense.knowledge().offers for defense in audit.defenses.values()))
+    if audit.scenario.threat.may_plant:
+        offers |= {"malicious"}
     for label, attack in audit.attacks.items():
-        if attack.plants and not audit.scenario.threat.may_plant:
-            raise ConfigError(
-                f"attack.{label}: changes the model, which a curious attacker cannot, use --attacker malicious"
-            )
-        if attack.needs_views and not any(defense.views() for defense in audit.defenses.values()):
-            raise ConfigError(f"attack.{label}: no defense here has a policy to know, add one (ats) or leave it out")
-        if attack.needs_mixture and not any(defense.mixes for defense in audit.defenses.values()):
-            raise ConfigError(f"attack.{label}: no defense here mixes pictures, add one (mixup) or leave it out")
+        for missing in sorted(attack.requires - offers):
+            raise ConfigError(MISSING[missing], key=f"attack.{label}")
 
 
 def _check_scenario(audit: Audit, scenario: Scenario) -> None:
@@ -73,20 +74,19 @@ def _check_scenario(audit: Audit, scenario: Scenario) -> None:
         defense.bind(scenario).check(model)
     if not scenario.private.images.isfinite().all():
         raise ConfigError(f"scenario {scenario.name}: a private picture has pixels that are not finite")
-    _check_places(audit, scenario)
+    _check_models(audit, scenario)
     for file in networks(audit) if scenario.has_truth else ():
         check_not_trained_on(file, scenario.private.images)
 
 
-def _check_places(audit: Audit, scenario: Scenario) -> None:
-    """Where attacks that choose a layer (`at`) plant: what cannot be done there fails in every trial."""
+def _check_models(audit: Audit, scenario: Scenario) -> None:
+    """Whether attacks that modify the model can modify this one: what cannot be done there fails in every trial."""
     channels, height, width = scenario.private.images.shape[-3:]
     for label, attack in audit.attacks.items():
-        if attack.plants and (at := getattr(attack, "at", "")):
-            try:
-                site(scenario.model, (channels, height, width), at, label, Seed())
-            except NotApplicableError as error:
-                raise ConfigError(f"attack.{error}") from error
+        try:
+            attack.check_model(scenario.model, (channels, height, width))
+        except NotApplicableError as error:
+            raise ConfigError(error.message, key=f"attack.{label}") from error
 
 
 def _check_metrics(audit: Audit) -> None:

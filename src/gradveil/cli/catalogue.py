@@ -126,11 +126,10 @@ def plain(default: Any) -> Any:
 def adaptive_attacks(defense: str) -> list[str]:
     """The attacks that run a defense's surrogate in their own copy of the client, if the attacker knows it."""
     from gradveil.attacks import ATTACKS
-    from gradveil.engine.inversion import Inversion
 
     if defense == "none":
         return []
-    return [name for name, factory in ATTACKS.items() if isinstance(factory(), Inversion)] + decoders(defense)
+    return [name for name, factory in ATTACKS.items() if "surrogate" in factory().uses] + decoders(defense)
 
 
 def decoders(defense: str) -> list[str]:
@@ -140,4 +139,4 @@ def decoders(defense: str) -> list[str]:
 
     factory = DEFENSES[defense]
     any_will_do = {"extractor": "lenet:untrained"} if "extractor" in options_of(factory) else {}
-    return list(factory(**any_will_do).decoders)
+    return list(factory(**any_will_do).knowledge().decoders)

@@ -55,7 +55,7 @@ def gathered(spec: str, data_options: Sequence[str], defense: Defense) -> Materi
     if whole.images.shape == judged.images.shape and torch.equal(whole.images, judged.images):
         whole, judged = held_out(whole)
     public = None
-    if defense.mixes and len(whole.images) > 1:
+    if defense.knowledge().mixes and len(whole.images) > 1:
         count = min(LARGEST_PUBLIC, len(whole.images) // HELD_OUT)
         whole, public = (Batch(*(x[part] for x in whole)) for part in (slice(count, None), slice(count)))
     return Material(dataset=first, training=whole, validation=judged, public=public)

@@ -69,7 +69,7 @@ def build_captured(config: AuditConfig) -> Audit:
         sequence=config.sequence,
         declared=config.declared,
         defenses=defenses,
-        attacks={label: attack for label, attack in attacks.items() if not attack.needs_mixture},
+        attacks={label: attack for label, attack in attacks.items() if "mixture" not in attack.requires},
         metrics=_metrics(config, dataset, case.model, gallery),
         seed=config.seed,
         gallery=gallery,

@@ -80,7 +80,7 @@ def _stages(scenario: ScenarioConfig, defenses: Mapping[str, Choice]) -> dict[st
     examples, copies = scenario.batch_size * scenario.aggregate, max((one.copies for one in built), default=1)
     planted = planted_stages(examples, copies, transforms_of(built)) if scenario.attacker == "malicious" else {}
     stages = {stage: Choice(name=name, options=options) for stage, (name, options) in planted.items()}
-    decoders = {name: Choice(name=name) for defense in built for name in defense.decoders}
+    decoders = {name: Choice(name=name) for defense in built for name in defense.knowledge().decoders}
     return stages | {stage: Choice(name=stage) for stage in STAGES} | decoders
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Literal
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -29,6 +30,10 @@ class Reconstruction:
     broke: Float[Tensor, " client"] | None = None  # step at which the loss was no number any more, infinite if never
 
 
+Requirement = Literal["malicious", "views", "mixture"]
+Use = Literal["surrogate", "views", "defense"]
+
+
 class Attack(ABC):
     """`plant` what is sent (honest servers: nothing), then `reconstruct` from what comes back."""
 
@@ -36,39 +41,35 @@ class Attack(ABC):
         return model
 
     @property
-    def reads_defense(self) -> bool:
-        """Whether knowing the defense matters beyond its surrogate."""
-        return True
+    def requires(self) -> frozenset[Requirement]:
+        """What it cannot do without: `malicious`, to modify the model; a known defense that has `views` or a `mixture`.
+
+        By default an attack requires to modify the model if it overrides `plant`.
+        """
+        return frozenset() if type(self).plant is Attack.plant else frozenset({"malicious"})
 
     @property
-    def reads_views(self) -> bool:
-        """Whether it tries the views of a known defense, though it reads nothing else of it."""
-        return False
+    def uses(self) -> frozenset[Use]:
+        """What it takes of a known defense: its `surrogate`, its `views`, or anything else of the `defense`.
 
-    @property
-    def needs_views(self) -> bool:
-        """Whether it is only for an attacker who knows a defense that has views."""
-        return False
-
-    @property
-    def needs_mixture(self) -> bool:
-        """Whether it is only for an attacker who knows a defense that mixes pictures."""
-        return False
+        Where that is nothing, the attacker who knows the defense runs what the one who does not know it runs.
+        """
+        return frozenset({"defense"})
 
     def undefended(self) -> Attack:
         """The same attack where nothing is done to the pictures: what its controls run."""
         return self
 
-    @property
-    def plants(self) -> bool:
-        return type(self).plant is not Attack.plant
-
     def networks(self) -> tuple[str, ...]:
-        """Files of trained networks that it brings along: none may have been trained on a picture that is attacked."""
+        """Files of trained networks that it uses: none may have been trained on a picture that is attacked."""
         return ()
 
+    def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        """NotApplicableError if it cannot plant in this model, for pictures [channel, height, width]."""
+        return None
+
     def check(self, seen: Observation) -> None:
-        """NotApplicableError if there is nothing to work on in this model."""
+        """NotApplicableError if there is nothing to work on in the model that was sent."""
         return None
 
     def prior_only(self) -> Attack:
@@ -76,7 +77,7 @@ class Attack(ABC):
         return self
 
     def doubled(self) -> Attack | None:
-        """The same attack with twice the patience; None if it has no such thing."""
+        """The same attack with twice the steps; None if it takes none."""
         return None
 
     @abstractmethod

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Generator, Tensor, nn
 
-from gradveil.core.knowledge import Mixture, View
+from gradveil.core.knowledge import Knowledge, Mixture
 from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
@@ -130,26 +130,17 @@ class Defense:
         return None
 
     @property
-    def decoders(self) -> tuple[str, ...]:
-        """Names of the attacks that undo what this defense does to pictures: `autoattack` runs them as well."""
-        return ()
-
-    def views(self) -> tuple[View, ...]:
-        """What may have happened to the pictures, for a defense that draws it: one view for each possible draw.
-
-        An attacker who knows the defense tries them all in its own copy of the client. None: pictures are fed as they
-        are, or what happens to them is in the surrogate.
-        """
-        return ()
-
-    @property
     def copies(self) -> int:
         """Pictures fed for each one of the client's, which come next to each other: more than 1 enlarges the batch."""
         return 1
 
-    @property
-    def mixes(self) -> bool:
-        return type(self).mixture is not Defense.mixture
+    def knowledge(self) -> Knowledge:
+        """What its design tells an attacker who knows it, beside the surrogate: nothing, for most.
+
+        Views are for a defense that changes pictures by a draw: one for each possible draw. The attacker tries them all
+        in its own copy of the client.
+        """
+        return Knowledge(copies=self.copies)
 
     @property
     def has_adaptive_attacker(self) -> bool:

@@ -1,4 +1,4 @@
-"""What an attacker who knows a defense may use beside its surrogate: the views and the mixture of the pictures."""
+"""What an attacker who knows a defense may use beside its surrogate."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from functools import partial
 
 import torch
 from torch import Tensor
+
+from gradveil.core.types import Images
 
 
 @dataclass(frozen=True)
@@ -47,3 +49,36 @@ class Mixture:
     @classmethod
     def of_clients(cls, each: Sequence[Mixture]) -> Mixture:
         return replace(each[0], weights=torch.stack([one.weights for one in each]))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Knowledge:
+    """What an attacker has of a defense beside its surrogate. An empty one: it knows none, or there is nothing to know.
+
+    A defense says what its design tells (`Defense.knowledge`); `observe` adds what the clients drew, as far as the
+    threat model grants it.
+    """
+
+    views: tuple[View, ...] = ()  # what may have happened to the pictures, one for each draw that there could have been
+    copies: int = 1  # pictures fed for each one of the client's
+    mixes: bool = False  # whether pictures are mixed with others
+    decoders: tuple[str, ...] = ()  # names of the attacks that undo what it does to pictures
+    mixture: Mixture | None = None  # what was mixed, weights [client, encoding, source]
+    encodings: Images | None = None  # what the defense made of the pictures, where the threat model gives them away
+
+    @property
+    def offers(self) -> frozenset[str]:
+        """What an attack may require of a defense (`Attack.requires`) that is there."""
+        there = {"views": bool(self.views), "mixture": self.mixes}
+        return frozenset(name for name, is_there in there.items() if is_there)
+
+    def take(self, at: Tensor) -> Knowledge:
+        """Of these clients alone."""
+        return replace(
+            self,
+            mixture=None if self.mixture is None else self.mixture.take(at),
+            encodings=None if self.encodings is None else self.encodings[at],
+        )
+
+
+NO_KNOWLEDGE = Knowledge()

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from gradveil.core.knowledge import Mixture
+from gradveil.core.knowledge import NO_KNOWLEDGE, Knowledge
 from gradveil.core.scenario import LocalTraining
-from gradveil.core.types import Batch, Images, Labels, Update
+from gradveil.core.types import Batch, Labels, Update
 
 if TYPE_CHECKING:
     from gradveil.core.defense import Defense
@@ -38,8 +38,7 @@ class Observation:
     statistics: Mapping[str, Tensor] | None = None  # running statistics as sent back, each [client, channel]
     history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
     training_known: bool = True  # local steps and rate
-    mixture: Mixture | None = None  # what a known defense mixed, weights [client, encoding, source]
-    encodings: Images | None = None  # what a defense made of the pictures, for an attacker who got hold of it
+    knowledge: Knowledge = NO_KNOWLEDGE  # of the defense; empty where the threat model grants nothing
 
     def take(self, clients: Sequence[int]) -> Observation:
         """The same round as if only these clients were in it; a client may be taken more than once."""
@@ -51,16 +50,19 @@ class Observation:
             labels=None if self.labels is None else self.labels[at],
             statistics=None if self.statistics is None else {k: v[at] for k, v in self.statistics.items()},
             history=tuple(round_.take(clients) for round_ in self.history),
-            mixture=None if self.mixture is None else self.mixture.take(at),
-            encodings=None if self.encodings is None else self.encodings[at],
+            knowledge=self.knowledge.take(at),
         )
 
     def as_fed(self) -> Observation:
         """For attacks that read off whatever was fed, copies too: as one sees the round who does not know of them."""
-        copies = 1 if self.defense is None else self.defense.copies
+        copies = self.knowledge.copies
         labels = None if self.labels is None else self.labels.repeat_interleave(copies, 1)
         earlier = tuple(one.as_fed() for one in self.history)
-        return replace(self, examples=copies * self.examples, labels=labels, defense=None, history=earlier)
+        return replace(self.unaware(), examples=copies * self.examples, labels=labels, history=earlier)
+
+    def unaware(self) -> Observation:
+        """The same round for an attacker who does not know the defense; what was given away besides stays."""
+        return replace(self, defense=None, knowledge=Knowledge(encodings=self.knowledge.encodings))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -19,11 +19,11 @@ from gradveil.core.client import (
     parameters_of,
 )
 from gradveil.core.errors import ThreatModelError
-from gradveil.core.knowledge import Mixture
+from gradveil.core.knowledge import NO_KNOWLEDGE, Knowledge, Mixture
 from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
-from gradveil.core.types import Batch, Update
+from gradveil.core.types import Batch, Images, Update
 
 if TYPE_CHECKING:
     from gradveil.core.attack import Attack
@@ -37,10 +37,10 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
     is the last round, with the others as its history.
     """
     threat = scenario.threat
-    if attack.plants and not threat.may_plant:
+    if "malicious" in attack.requires and not threat.may_plant:
         raise ThreatModelError(
-            f"scenario {scenario.name}: the attack changes the model, but threat.may_plant is false, "
-            "set threat.may_plant = true (--attacker malicious)"
+            f"scenario {scenario.name}: the attack changes the model, which this attacker may not do, "
+            "use `attacker = malicious` (threat.may_plant)"
         )
     defense = defense.bind(scenario)
     sent = attack.plant(defense.model(scenario.model), _known(scenario), seed.at("plant"))
@@ -54,25 +54,24 @@ def _round(
     sent: nn.Module, model: nn.Module, scenario: Scenario, defense: Defense, seed: Seed
 ) -> tuple[Observation, Truth]:
     """What the server sees of one round of all clients."""
-    threat, training, alone = scenario.threat, scenario.training, scenario.aggregate == 1
+    threat, training = scenario.threat, scenario.training
     rounds = [_group_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
-    told = [_without_copies(one, defense.copies if threat.knows_defense else 1) for one in fed]
+    pictures = [_without_copies(one, defense.copies if threat.knows_defense else 1) for one in fed]
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
         training=_as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
         training_known=threat.knows_training,
-        examples=told[0].images.shape[0],
+        examples=pictures[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
         classes=scenario.classes,
         names=scenario.names,
-        labels=torch.stack([one.labels for one in told]) if threat.knows_labels else None,
+        labels=torch.stack([one.labels for one in pictures]) if threat.knows_labels else None,
         defense=defense if threat.knows_defense else None,
         public=scenario.public,
         statistics=_stacked(statistics) if training.batchnorm == "batch-shared" else None,
-        mixture=_mixture(scenario, defense, seed) if threat.knows_defense and defense.mixes and alone else None,
-        encodings=_batch_of(told).images if threat.sees_encodings and defense.acts_at("data") else None,
+        knowledge=_knowledge(scenario, defense, seed, _batch_of(pictures).images),
     )
     return observation, Truth(private=scenario.private, fed=_batch_of(fed))
 
@@ -96,6 +95,7 @@ def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation,
         defense=defense.bind(scenario) if threat.knows_defense else None,
         public=scenario.public,
         statistics=received.statistics,
+        knowledge=defense.bind(scenario).knowledge() if threat.knows_defense else NO_KNOWLEDGE,
     )
     return seen, Truth(private=scenario.private, fed=scenario.private) if received.has_truth else None
 
@@ -150,6 +150,17 @@ def _client_round(
 
 def _private(scenario: Scenario, client: int) -> Batch:
     return Batch(scenario.private.images[client], scenario.private.labels[client])
+
+
+def _knowledge(scenario: Scenario, defense: Defense, seed: Seed, encodings: Images) -> Knowledge:
+    """What the threat model grants: all that the defense tells and drew, or what it made of the pictures alone."""
+    threat, alone = scenario.threat, scenario.aggregate == 1
+    known = defense.knowledge() if threat.knows_defense else NO_KNOWLEDGE
+    return replace(
+        known,
+        mixture=_mixture(scenario, defense, seed) if known.mixes and alone else None,
+        encodings=encodings if threat.sees_encodings and defense.acts_at("data") else None,
+    )
 
 
 def _mixture(scenario: Scenario, defense: Defense, seed: Seed) -> Mixture:

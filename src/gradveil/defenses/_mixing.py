@@ -16,7 +16,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
-from gradveil.core.knowledge import Mixture
+from gradveil.core.knowledge import Knowledge, Mixture
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Update
 from gradveil.defenses.stack import Stack
@@ -67,9 +67,8 @@ class Mixing(Defense):
         """Whether pixels are flipped about mid-gray afterwards."""
         return False
 
-    @property
-    def decoders(self) -> tuple[str, ...]:
-        return ("decode-known",)
+    def knowledge(self) -> Knowledge:
+        return Knowledge(mixes=True, decoders=("decode-known",))
 
     def mixture(self, data: Batch, rng: Generator) -> Mixture:
         return self.draw(data, rng) if self.pairs == "fresh" else self.draw_once(data)

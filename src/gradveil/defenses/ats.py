@@ -17,7 +17,7 @@ from torch import Generator
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.core.knowledge import View
+from gradveil.core.knowledge import Knowledge, View
 from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, Update
 from gradveil.transforms.library import library_of
@@ -89,9 +89,8 @@ class Ats(Defense):
         """None: the update is that of the pictures as fed. What was done to them is in the views."""
         return Defense()
 
-    def views(self) -> tuple[View, ...]:
-        """One for each alternative and choice of signs. A random crop or flip is not undone: nothing tells of it."""
+    def knowledge(self) -> Knowledge:
+        """A view for each alternative and choice of signs. A random crop or flip is not undone: nothing tells of it."""
         policy = self.drawn_from
-        return tuple(
-            View(partial(policy.apply_one, choice=k, signs=s), policy.name_of(k, s)) for k, s in policy.draws()
-        )
+        draws = ((partial(policy.apply_one, choice=k, signs=s), policy.name_of(k, s)) for k, s in policy.draws())
+        return Knowledge(views=tuple(View(apply, name) for apply, name in draws))

@@ -13,7 +13,7 @@ from torch import Generator, nn
 from gradveil.core.check import complete
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.knowledge import Mixture, View, chained
+from gradveil.core.knowledge import Knowledge, Mixture, chained
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
 
@@ -101,23 +101,21 @@ class Stack(Defense):
     def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
         """Of the first that mixes, after what those before it drew."""
         for defense in self.defenses:
-            if defense.mixes:
+            if defense.knowledge().mixes:
                 return defense.mixture(data, rng)
             data = defense.data(data, rng)
         return None
 
-    @property
-    def mixes(self) -> bool:
-        return any(defense.mixes for defense in self.defenses)
-
-    @property
-    def decoders(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(name for defense in self.defenses for name in defense.decoders))
-
-    def views(self) -> tuple[View, ...]:
-        """Every choice of one view for each defense that has any, in the order of the defenses."""
-        each = [views for defense in self.defenses if (views := defense.views())]
-        return tuple(map(chained, product(*each))) if each else ()
+    def knowledge(self) -> Knowledge:
+        """Of all of them; a view is a choice of one for each defense that has any, in the order of the defenses."""
+        each = [defense.knowledge() for defense in self.defenses]
+        views = [known.views for known in each if known.views]
+        return Knowledge(
+            views=tuple(map(chained, product(*views))) if views else (),
+            copies=self.copies,
+            mixes=any(known.mixes for known in each),
+            decoders=tuple(dict.fromkeys(name for known in each for name in known.decoders)),
+        )
 
 
 def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:

@@ -146,7 +146,7 @@ def _refuse_uncovered(defense: Defense, part: Defense) -> None:
     last = max(number for number, one in enumerate(defense.parts) if one is part)
     for number, one in enumerate(defense.parts):
         name = type(one).__name__.lower()
-        if one.mixes:
+        if one.knowledge().mixes:
             raise ConfigError(f"{name} mixes pictures, so one example moves more than one clipped gradient")
         if number > last and one.acts_at("gradient"):
             raise ConfigError(

@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Requirement, Use
 from gradveil.core.compute import Compute
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
@@ -56,10 +56,6 @@ class Inversion(Attack):
     select: Selection = by_objective
     stop: Stop = Stop()
 
-    @property
-    def reads_defense(self) -> bool:
-        return False  # the surrogate is all that the match takes from it
-
     def networks(self) -> tuple[str, ...]:
         space = self.undefended().space
         drawn = space.file if isinstance(space, Decoded) else ""
@@ -79,20 +75,21 @@ class Inversion(Attack):
         return attack.searched(seen, seed, compute, estimates + missing + guesses)
 
     @property
-    def reads_views(self) -> bool:
-        return not learns_the_policy(self.space)
+    def uses(self) -> frozenset[Use]:
+        learns = learns_the_policy(self.space)
+        return frozenset({"surrogate"}) if learns else frozenset({"surrogate", "views"})
 
     @property
-    def needs_views(self) -> bool:
-        return isinstance(self.space, Viewed)
+    def requires(self) -> frozenset[Requirement]:
+        return frozenset({"views"}) if isinstance(self.space, Viewed) else frozenset()
 
     def undefended(self) -> Inversion:
         return replace(self, space=self.space.inner) if isinstance(self.space, Viewed) else self
 
     def adapted(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[Inversion, tuple[str, ...]]:
         """Looking through the views that a known defense leaves, for each client the likeliest."""
-        views = () if seen.defense is None else seen.defense.views()
-        if not views or not self.reads_views or isinstance(self.distance, Unmatched):
+        views = seen.knowledge.views
+        if not views or "views" not in self.uses or isinstance(self.distance, Unmatched):
             return self, ()
 
         def match(guesses: Guesses) -> Tensor:

@@ -24,7 +24,7 @@ def traced(
 
     The same way that `reconstruct` goes; an attacker who knows the defense is watched as if it did not.
     """
-    seen = replace(seen, labels=attack.infer_labels(seen), defense=None)
+    seen = replace(seen.unaware(), labels=attack.infer_labels(seen))
     attack = replace(attack, priors=applicable(attack.priors, seen)[0])
     with compute.active(), torch.no_grad():
         backend = choose(seen, attack.distance, compute.backend)

@@ -21,7 +21,7 @@ from gradveil.attacks.decoding.signs import made_alike
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Requirement
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.knowledge import Mixture
@@ -70,8 +70,8 @@ class Decoder(Attack):
         return self.inner.restarts
 
     @property
-    def needs_mixture(self) -> bool:
-        return True
+    def requires(self) -> frozenset[Requirement]:
+        return frozenset({"mixture"})
 
     def undefended(self) -> Attack:
         return self.inner
@@ -83,7 +83,7 @@ class Decoder(Attack):
         return replace(self, inner=self.inner.doubled())
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        if (granted := seen.mixture) is None:
+        if (granted := seen.knowledge.mixture) is None:
             raise NotApplicableError(
                 "decoding: this attacker knows of nothing that was mixed, "
                 "take the adaptive attacker on mixup or instahide, or take invertgrad"

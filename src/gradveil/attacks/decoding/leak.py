@@ -35,7 +35,7 @@ def encodings_of(seen: Observation, leak: Leak, inner: Attack, seed: Seed, compu
     rounds = (*seen.history, seen)
     if leak == "gradient":
         return _joined(inner.reconstruct(side_by_side(seen), seed, compute), len(rounds))
-    if seen.encodings is None:
+    if seen.knowledge.encodings is None:
         raise NotApplicableError(
             'leak = "encoding": this attacker sees updates and no encodings, '
             'grant them (scenario.encodings = "seen") or take leak = "gradient"'
@@ -45,7 +45,7 @@ def encodings_of(seen: Observation, leak: Leak, inner: Attack, seed: Seed, compu
         raise NotApplicableError(
             'leak = "encoding": without updates there is nothing to read labels from, grant them with --labels known'
         )
-    images = torch.cat([one.encodings for one in rounds if one.encodings is not None], 1)
+    images = torch.cat([one.knowledge.encodings for one in rounds if one.knowledge.encodings is not None], 1)
     return Encodings(images=images, labels=torch.cat(labels, 1), loss=_told_by_nothing(seen.update))
 
 
@@ -62,8 +62,7 @@ def side_by_side(seen: Observation) -> Observation:
         labels=torch.cat(labels) if labels else None,
         statistics=_chained(statistics) if statistics else None,
         history=(),
-        mixture=None,
-        encodings=None,
+        knowledge=replace(seen.knowledge, mixture=None, encodings=None),
     )
 
 

@@ -20,6 +20,7 @@ from torch import Generator, Tensor, nn
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.knowledge import Knowledge
 from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.core.scenario import Scenario
@@ -136,9 +137,8 @@ class Loda(Defense):
         """None: the update is that of the encodings. Undoing them is an attack of its own."""
         return Defense()
 
-    @property
-    def decoders(self) -> tuple[str, ...]:
-        return ("loda-inverse",)
+    def knowledge(self) -> Knowledge:
+        return Knowledge(decoders=("loda-inverse",))
 
 
 def shape_of(pictures: Tensor) -> Shape:
