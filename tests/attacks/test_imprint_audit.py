@@ -25,7 +25,7 @@ def tables(attack: dict[str, Any], **scenario: Any) -> dict[str, Any]:
 def test_a_curious_server_does_not_plant() -> None:
     assert list(from_tables(tables({"autoattack": {}}, attacker="curious")).attack) == PASSIVE
     audit = build(from_tables(tables({"rtf": {}}, attacker="curious")))
-    with pytest.raises(ConfigError, match=r"attack\.rtf: changes the model"):
+    with pytest.raises(ConfigError, match=r"attack\.rtf: modifies the model"):
         run(audit, "never-written")
     assert not Path("never-written").exists()
 

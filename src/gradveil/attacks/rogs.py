@@ -195,5 +195,5 @@ def _attack(text: str) -> Attack:
     options: dict[str, Any] = check_options(ATTACKS[choice.name], choice.options, lambda key: f"inner: {key}", "")
     attack = ATTACKS[choice.name](**options)
     if "malicious" in attack.requires:
-        raise ConfigError(f"inner: {choice.name} changes the model, name an attack that does not")
+        raise ConfigError(f"inner: {choice.name} modifies the model, name an attack that does not")
     return attack

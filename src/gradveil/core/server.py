@@ -39,7 +39,7 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
     threat = scenario.threat
     if "malicious" in attack.requires and not threat.may_plant:
         raise ThreatModelError(
-            f"scenario {scenario.name}: the attack changes the model, which this attacker may not do, "
+            f"scenario {scenario.name}: the attack modifies the model, which this attacker may not do, "
             "use `attacker = malicious` (threat.may_plant)"
         )
     defense = defense.bind(scenario)
