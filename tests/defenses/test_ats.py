@@ -147,9 +147,7 @@ def test_a_stack_has_every_combination_in_its_order(batch: Batch) -> None:
     first, second = shift.knowledge().views[1], negative.knowledge().views[0]
     expected = second.apply(first.apply(batch.images))
     assert torch.equal(views[2].apply(batch.images), expected)
-    assert not torch.equal(
-        expected, first.apply(second.apply(batch.images))
-    )
+    assert not torch.equal(expected, first.apply(second.apply(batch.images)))
     assert Stack((Prune(),)).knowledge().views == ()
     assert torch.equal(pickle.loads(pickle.dumps(views[2])).apply(batch.images), expected)
 
