@@ -7,11 +7,11 @@ from jaxtyping import jaxtyped
 
 from gradveil.metrics import METRICS, align
 from gradveil.metrics.features import FeatureGallery
-from gradveil.metrics.fsim import of_each
+from gradveil.metrics.fsim import score_fsim
 from gradveil.metrics.jaccard import tags_in_common
 from gradveil.metrics.ms_ssim import multi_scale_similarity
 from gradveil.metrics.psnr import peak_signal_to_noise
-from gradveil.metrics.retrieval import identified, recognized
+from gradveil.metrics.retrieval import find_by_features, find_by_pixels
 from gradveil.metrics.ssim import structural_similarity
 from gradveil.metrics.tagger import Tagger
 
@@ -72,8 +72,8 @@ def test_its_records_carry_its_name(metric):
 
 def test_shapes_are_as_annotated():
     got, truth = torch.rand(2, 2, 4, 3, 16, 16)
-    plain = (peak_signal_to_noise, structural_similarity, multi_scale_similarity, of_each)
-    given = [*((function, ()) for function in plain), (identified, (got[0],)), (recognized, (FEATURES,))]
+    plain = (peak_signal_to_noise, structural_similarity, multi_scale_similarity, score_fsim)
+    given = [*((function, ()) for function in plain), (find_by_pixels, (got[0],)), (find_by_features, (FEATURES,))]
     for function, extra in (*given, (tags_in_common, (TAGGER,))):
         assert jaxtyped(typechecker=beartype)(function)(got, truth, *extra).shape == (2, 4)
     jaxtyped(typechecker=beartype)(align)(got[:, :3], truth, torch.ones(2, 3, dtype=torch.bool))

@@ -32,7 +32,7 @@ from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import provenance
-from gradveil.metrics import Metric
+from gradveil.metrics import METRICS, Metric
 
 PLAIN = Compute()
 QUICKLY_ENCODED = 1_000_000  # parameters: about a second for each defense
@@ -93,6 +93,7 @@ def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Pr
         "scenarios": roles(audit, compute, shard),
         "declared": list(audit.declared),
         "metric_weights": {m.name: asdict(m.source) for m in audit.metrics if m.source is not None},
+        "metrics": {m.name: m.to_json() for m in audit.metrics if m.name not in METRICS},
         "update_bytes": home.stored().get("update_bytes") or traffic(audit, compute),
         **({"privacy": told} if (told := round_accounts((audit.scenario, *audit.also), audit.defenses)) else {}),
         **audit.origin,

@@ -13,9 +13,12 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from gradveil.audit.update_match import MATCH
 from gradveil.core.errors import ConfigError
+from gradveil.core.metric import FED, Facts
 from gradveil.experiment import journal
 from gradveil.experiment.record import Record
+from gradveil.metrics import METRICS, facts_of
 
 KINDS = ("original", "fed", "reconstructed")
 
@@ -70,6 +73,15 @@ class Run:
         """Pictures that a reconstruction was compared with, the original included."""
         size = self.provenance.get("gallery")
         return size + 1 if isinstance(size, int) and size > 0 else None
+
+    def facts(self, score: str) -> Facts:
+        """How to read a score: as the catalogue says, else as the folder does, else as of an unknown metric."""
+        name = score.removesuffix(FED)
+        if name == MATCH.name:
+            return MATCH
+        stated = self.provenance.get("metrics")
+        own = stated.get(name) if isinstance(stated, Mapping) else None
+        return Facts.from_json(name, own) if own is not None and name not in METRICS else facts_of(name)
 
     def update_bytes(self, scenario: str, defense: str) -> int | None:
         """What a client sends; None in an older run."""

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradveil.audit.controls import blinded, of_another
 from gradveil.audit.plan import Cell, clients_of
-from gradveil.audit.update_match import matches
+from gradveil.audit.update_match import MATCH, matches
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
 from gradveil.core.observation import Observation, Truth
@@ -135,7 +135,9 @@ def _unjudged(cell: Cell, got: Reconstruction, received: Observation) -> Attempt
     """Without the originals: all that can be said is how well the reconstruction explains the update."""
     images = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
     match = matches(received, got).unsqueeze(-1).expand(images.shape[:2])
-    return Attempt(cell=cell, got=got, truth=None, shown=images, scores={"match": match}, blank=None, over_blank=None)
+    return Attempt(
+        cell=cell, got=got, truth=None, shown=images, scores={MATCH.name: match}, blank=None, over_blank=None
+    )
 
 
 def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:

@@ -8,9 +8,12 @@ from torch import Tensor
 from gradveil.core.attack import Reconstruction
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
+from gradveil.core.metric import Facts
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, PerClient, Update
+
+MATCH = Facts(name="match", label="Match", digits=3)
 
 
 def matches(seen: Observation, got: Reconstruction) -> PerClient:

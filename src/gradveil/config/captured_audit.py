@@ -36,6 +36,7 @@ from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
 from gradveil.metrics import METRICS, Metric
+from gradveil.metrics.psnr import PSNR, psnr
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,9 +146,9 @@ def _metrics(
 ) -> tuple[Metric, ...]:
     """Where there is no gallery, what needs one is left out, and the verdict says that it was not measured."""
     if dataset is None:
-        return (METRICS["psnr"](),)  # of a run without originals it scores nothing
+        return (psnr(),)  # of a run without originals it scores nothing
     kept = [text for text in config.metrics if gallery is not None or not _needs_gallery(text)]
-    return metrics_of(replace(config, metrics=tuple(kept) or ("psnr",)), dataset, model, gallery)
+    return metrics_of(replace(config, metrics=tuple(kept) or (PSNR.name,)), dataset, model, gallery)
 
 
 def _needs_gallery(text: str) -> bool:

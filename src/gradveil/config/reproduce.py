@@ -8,7 +8,7 @@ print(comparison.told)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from gradveil.audit.results import KINDS, Run, read_run
 from gradveil.audit.runner import attack
 from gradveil.audit.schedule import shards
 from gradveil.audit.trial import Trial
+from gradveil.audit.verdict.estimate import FactsOf
 from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
 from gradveil.core.compute import Compute
@@ -28,9 +29,8 @@ from gradveil.core.threads import threads
 from gradveil.experiment.folder import CONFIG, RunFolder
 from gradveil.experiment.provenance import HASHES
 from gradveil.experiment.record import Record
+from gradveil.metrics import facts_of
 
-DECIBELS, OTHERS = 0.1, 0.01  # how far a score may lie from the stored one: what two devices differ by in rounding
-EXACT = 60.0  # dB above which a picture is a copy, and how far above is rounding: an 8-bit step is at 48
 SHOWN = 3  # keys, where one is not known
 
 
@@ -41,6 +41,7 @@ class Comparison:
     stored: Record
     again: Record
     same_pictures: bool | None = None  # bit by bit; None where the run has none
+    facts: FactsOf = field(default=facts_of, repr=False)  # how the scores are read
 
     @property
     def identical(self) -> bool:
@@ -62,7 +63,7 @@ class Comparison:
         if not self.agrees:
             return "\n".join(self._differences())
         moved = [self._moved(name) for name, old in self.stored.scores.items() if old != self.again.scores[name]]
-        return f"within {DECIBELS} dB: {', '.join(moved) or 'every score is the same, the last bits are not'}"
+        return f"within rounding: {', '.join(moved) or 'every score is the same, the last bits are not'}"
 
     def _differences(self) -> Iterator[str]:
         kept, now = self.stored, self.again
@@ -77,18 +78,18 @@ class Comparison:
         if name not in self.stored.scores or name not in self.again.scores:
             return True
         old, new = self.stored.scores[name], self.again.scores[name]
-        allowed = DECIBELS if name.startswith("psnr") else OTHERS
-        return not (abs(old - new) <= allowed or _both_exact(name, old, new))
+        return not (abs(old - new) <= self.facts(name).tolerance or self._both_exact(name, old, new))
 
     def _moved(self, name: str) -> str:
         old, new = (scores.get(name) for scores in (self.stored.scores, self.again.scores))
-        digits = 2 if name.startswith("psnr") else 4
-        said = f"{name} {_number(old, digits)} -> {_number(new, digits)}"
-        return f"{said} (both exact)" if _both_exact(name, old, new) else said
+        digits = self.facts(name).digits + 2
+        change = f"{name} {_number(old, digits)} -> {_number(new, digits)}"
+        return f"{change} (both exact)" if self._both_exact(name, old, new) else change
 
-
-def _both_exact(name: str, old: float | None, new: float | None) -> bool:
-    return name.startswith("psnr") and old is not None and new is not None and min(old, new) > EXACT
+    def _both_exact(self, name: str, old: float | None, new: float | None) -> bool:
+        """Above `exact` a picture is a copy, and how far above is rounding."""
+        exact = self.facts(name).exact
+        return exact is not None and old is not None and new is not None and min(old, new) > exact
 
 
 def _number(value: float | None, digits: int) -> str:
@@ -105,7 +106,7 @@ def reproduce(folder: str | Path, key: str, compute: Compute | None = None, mode
     _check(run, origin, origin_of(audit, how))
     trial = _again(run, audit, how, origin, key)
     again = next(record for record in trial.records if record.key == key)
-    return Comparison(stored=stored, again=again, same_pictures=_same_pictures(run, stored, trial))
+    return Comparison(stored=stored, again=again, same_pictures=_same_pictures(run, stored, trial), facts=run.facts)
 
 
 def _record(run: Run, key: str) -> Record:

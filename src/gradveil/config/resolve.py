@@ -21,12 +21,12 @@ from gradveil.metrics.weights import WHERE
 from gradveil.models import MODELS
 
 Catalogue = Mapping[str, Callable[..., Any]]
-FILLED_IN = ("gallery", "weights", "weights_vgg", "features", "tagger")  # what an audit itself gives to its metrics
-NEEDED_FILES = {  # by metric: the key of the config, and what the file holds
-    "lpips": ("lpips_weights", "AlexNet's LPIPS weights"),
-    "lpips-vgg": ("lpips_vgg_weights", "VGG16's LPIPS weights"),
-    "jaccard": ("tagger", "the weights of EfficientNet-Lite0 or a classifier of yours"),
+FILES = {  # by the option of a metric that takes a file: the key of the config, and what the file holds
+    "weights": ("lpips_weights", "AlexNet's LPIPS weights"),
+    "weights_vgg": ("lpips_vgg_weights", "VGG16's LPIPS weights"),
+    "tagger": ("tagger", "the weights of EfficientNet-Lite0 or your own classifier"),
 }
+FILLED_IN = (*FILES, "gallery", "features")  # the options that an audit itself gives to its metrics
 
 
 def is_user_model(spec: str) -> bool:
@@ -101,14 +101,14 @@ def _check_metrics(config: AuditConfig, where: Where) -> None:
 
 
 def _check_file(metric: str, config: AuditConfig, where: Where) -> None:
-    """Who typed the metric is told the option that is missing, who wrote it into a file the key."""
-    key, what = NEEDED_FILES.get(metric, ("", ""))
-    if not key or getattr(config, key):
-        return
-    at = where("metrics")
-    if at.startswith("--"):
-        raise ConfigError(f"{at} {metric}: needs {what}, give --{key.replace('_', '-')} FILE; {WHERE}")
-    raise ConfigError(f"{where(key)}: {metric} needs {what}, give the path of the file; {WHERE}")
+    for key, what in needed_files(metric):
+        if not getattr(config, key):
+            raise ConfigError(f"{metric} needs {what}, give the path of the file; {WHERE}", key=where(key))
+
+
+def needed_files(metric: str) -> list[tuple[str, str]]:
+    """The keys of the config that a metric needs a file in, each with what the file holds."""
+    return [FILES[option] for option in options_of(METRICS[metric]) if option in FILES]
 
 
 def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.metrics.backbones import ALEXNET, SCALE, SHIFT
-from gradveil.metrics.lpips import prepared
+from gradveil.metrics.lpips import prepare
 from gradveil.metrics.weights import read_weights
 
 EPSILON = 1e-20  # under the root, as 1e-10 is beside it in LPIPS: a root has no slope at 0
@@ -33,7 +33,7 @@ class Perceptual:
 
     def features(self, images: Tensor) -> list[Tensor]:
         """Of unit length at every place, layer by layer."""
-        x = (2 * prepared(images, ENLARGED, ALEXNET) - 1 - self.shift) / self.scale
+        x = (2 * prepare(images, ENLARGED, ALEXNET) - 1 - self.shift) / self.scale
         found: list[Tensor] = []
         for layer in ALEXNET.layers:
             if layer.pool is not None:

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gradveil.core.metric import Source
 from gradveil.metrics.backbones import ALEXNET
-from gradveil.metrics.lpips import prepared
+from gradveil.metrics.lpips import prepare
 from gradveil.metrics.weights import read_weights
 
 AT_ONCE = 8  # pictures; bounds the memory, not the result
@@ -68,7 +68,7 @@ def of_alexnet(path: Path) -> tuple[Network, Source]:
     weights, source = read_weights(path, ALEXNET.shapes(), ALEXNET.published, "AlexNet's LPIPS v0.1 weights")
 
     def network(pictures: Tensor) -> Tensor:
-        *_, last = ALEXNET.features(prepared(pictures, ENLARGED, ALEXNET), weights)
+        *_, last = ALEXNET.features(prepare(pictures, ENLARGED, ALEXNET), weights)
         return last.mean((2, 3))
 
     return network, source

@@ -7,30 +7,26 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.metric import Metric
+from gradveil.core.metric import Facts, Metric
 from gradveil.core.types import Images
 from gradveil.metrics.tagger import Tagger
 
 PAPER = "https://arxiv.org/abs/2206.04055"
+JACCARD = Facts(name="jaccard", label="Jaccard of tags")
 
 
+@JACCARD.builds
 def jaccard(*, tagger: Tagger, top: int = 5, threshold: float = 0.0) -> Metric:
     """Share of tags that reconstruction and original have in common, among the first `top` or above `threshold`.
 
     Differs: the paper's tagger knows 9,600 tags of OpenImages, several a picture; ours is any classifier, by default
     of ImageNet. `threshold` is a probability (sigmoid), as for a network with several tags a picture.
     """
-    if top < 1 or not 0 <= threshold < 1:
-        raise ConfigError(f"metrics.jaccard: top = {top}, threshold = {threshold}: give top >= 1, threshold in [0, 1)")
-    chosen = f"surer than {threshold:g}" if threshold else f"the first {top}"
-    return Metric(
-        name="jaccard",
-        score=lambda got, truth: tags_in_common(got, truth, tagger, top, threshold),
-        more_is_leakier=True,
-        unit="",
-        summary=f"Tags in common over all tags, {chosen} of {tagger.name}; higher means more was leaked.",
-        source=tagger.source,
-    )
+    if top < 1:
+        raise ConfigError(f"must be 1 or more, got {top}", key="metrics.jaccard.top")
+    if not 0 <= threshold < 1:
+        raise ConfigError(f"must be 0 or more and below 1, got {threshold}", key="metrics.jaccard.threshold")
+    return JACCARD.metric(lambda got, truth: tags_in_common(got, truth, tagger, top, threshold), tagger.source)
 
 
 def tags_in_common(

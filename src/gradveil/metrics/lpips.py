@@ -11,38 +11,35 @@ from jaxtyping import Float
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.metric import Metric
+from gradveil.core.metric import Facts, Metric
 from gradveil.core.types import Images
 from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
 from gradveil.metrics.weights import read_weights
 
 PAPER = "https://arxiv.org/abs/1801.03924"
 NUMBERS_AT_ONCE = 64 * 3 * 128 * 128  # of the pictures looked at together; bounds the memory, not the result
+LPIPS = Facts(name="lpips", label="LPIPS", more_is_leakier=False, perceptual=True)
+LPIPS_VGG = Facts(name="lpips-vgg", label="LPIPS (VGG)", more_is_leakier=False, perceptual=True)
 
 
+@LPIPS.builds
 def lpips(*, weights: str | Path, resize: int | None = 128) -> Metric:
     """LPIPS, a perceptual distance, with AlexNet; lower leaks more. Pictures smaller than `resize` are enlarged.
 
     At 32 pixels as they are, LPIPS hardly tells two animals apart; None leaves them so.
     """
-    return _metric("lpips", ALEXNET, Path(weights), resize)
+    return _metric(LPIPS, ALEXNET, Path(weights), resize)
 
 
+@LPIPS_VGG.builds
 def lpips_vgg(*, weights_vgg: str | Path, resize: int | None = 128) -> Metric:
     """LPIPS, a perceptual distance, with VGG16; lower leaks more. Pictures smaller than `resize` are enlarged."""
-    return _metric("lpips-vgg", VGG16, Path(weights_vgg), resize)
+    return _metric(LPIPS_VGG, VGG16, Path(weights_vgg), resize)
 
 
-def _metric(name: str, backbone: Backbone, path: Path, resize: int | None) -> Metric:
+def _metric(facts: Facts, backbone: Backbone, path: Path, resize: int | None) -> Metric:
     tensors, source = read_weights(path, backbone.shapes(), backbone.published, f"{backbone.name}'s LPIPS v0.1 weights")
-    return Metric(
-        name=name,
-        score=lambda got, truth: perceptual_distance(got, truth, tensors, resize, backbone),
-        more_is_leakier=False,
-        unit="",
-        summary=f"Learned perceptual distance ({backbone.name}, v0.1); lower means more was leaked.",
-        source=source,
-    )
+    return facts.metric(lambda got, truth: perceptual_distance(got, truth, tensors, resize, backbone), source)
 
 
 @torch.no_grad()
@@ -58,11 +55,11 @@ def perceptual_distance(
     here = {name: value.to(got) for name, value in arrays.items()}
     at_once = max(1, NUMBERS_AT_ONCE // (3 * max(resize or 0, shape[1]) * max(resize or 0, shape[2])))
     pairs = zip(*(images.reshape(-1, *shape).split(at_once) for images in (got, truth)), strict=True)
-    each = [_distance(prepared(a, resize, backbone), prepared(b, resize, backbone), here, backbone) for a, b in pairs]
+    each = [_distance(prepare(a, resize, backbone), prepare(b, resize, backbone), here, backbone) for a, b in pairs]
     return torch.cat(each).reshape(lead)
 
 
-def prepared(images: Tensor, resize: int | None, backbone: Backbone) -> Tensor:
+def prepare(images: Tensor, resize: int | None, backbone: Backbone) -> Tensor:
     """In color and large enough for the network."""
     if images.shape[1] == 1:
         images = images.expand(-1, 3, -1, -1)
@@ -73,7 +70,7 @@ def prepared(images: Tensor, resize: int | None, backbone: Backbone) -> Tensor:
         images = F.interpolate(images, size, mode="bilinear", align_corners=False)
     elif shorter < backbone.smallest:
         raise ConfigError(
-            f"metrics.lpips: pictures of {height} x {width} are too small for {backbone.name}, set resize = 64"
+            f"pictures of {height} x {width} are too small for {backbone.name}, set `resize = 64`", key="metrics.lpips"
         )
     return images
 

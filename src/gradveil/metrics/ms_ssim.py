@@ -7,23 +7,19 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.core.metric import Metric
+from gradveil.core.metric import Facts, Metric
 from gradveil.core.types import Images
 from gradveil.metrics.ssim import WINDOW, likenesses
 
 PAPER = "https://doi.org/10.1109/ACSSC.2003.1292216"
 SHARES = (0.0448, 0.2856, 0.3001, 0.2363, 0.1333)  # the paper's exponents, the finest scale first
+MS_SSIM = Facts(name="ms-ssim", label="MS-SSIM")
 
 
+@MS_SSIM.builds
 def ms_ssim() -> Metric:
     """Structural similarity over up to five scales, each half as large as the one before; mean over channels."""
-    return Metric(
-        name="ms-ssim",
-        score=multi_scale_similarity,
-        more_is_leakier=True,
-        unit="",
-        summary="Multi-scale structural similarity, from 0 to 1; higher means more was leaked.",
-    )
+    return MS_SSIM.metric(multi_scale_similarity)
 
 
 def multi_scale_similarity(got: Images, truth: Images) -> Float[Tensor, "*client example"]:

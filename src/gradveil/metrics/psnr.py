@@ -5,21 +5,26 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.core.metric import Metric
+from gradveil.core.metric import Facts, Metric
 from gradveil.core.types import Images
 
 EXACT = 200.0  # dB given to an exact match: far above float32 rounding (about 150 dB), and still a number
 
+PSNR = Facts(
+    name="psnr",
+    label="PSNR",
+    unit="dB",
+    columns=("worst", "most", "median", "mean"),
+    digits=1,
+    tolerance=0.1,
+    exact=60.0,  # less than half a step of 8 bits
+)
 
+
+@PSNR.builds
 def psnr() -> Metric:
     """Peak signal-to-noise ratio in dB against a peak of 1; an exact match scores 200 dB."""
-    return Metric(
-        name="psnr",
-        score=peak_signal_to_noise,
-        more_is_leakier=True,
-        unit="dB",
-        summary="Peak signal-to-noise ratio in dB; higher means more was leaked, an exact match is 200.",
-    )
+    return PSNR.metric(peak_signal_to_noise)
 
 
 def peak_signal_to_noise(got: Images, truth: Images) -> Float[Tensor, "*client example"]:

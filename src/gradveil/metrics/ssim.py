@@ -7,22 +7,18 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from gradveil.core.metric import Metric
+from gradveil.core.metric import Facts, Metric
 from gradveil.core.types import Images
 
 WINDOW, SIGMA = 11, 1.5
 LUMINANCE, CONTRAST = 0.01**2, 0.03**2  # the paper's K1 and K2 at a data range of 1
+SSIM = Facts(name="ssim", label="SSIM")
 
 
+@SSIM.builds
 def ssim() -> Metric:
     """Structural similarity (SSIM): 11 x 11 Gaussian window, mean over channels; 1 is an exact match."""
-    return Metric(
-        name="ssim",
-        score=structural_similarity,
-        more_is_leakier=True,
-        unit="",
-        summary="Structural similarity, at most 1; higher means more was leaked.",
-    )
+    return SSIM.metric(structural_similarity)
 
 
 def structural_similarity(got: Images, truth: Images) -> Float[Tensor, "*client example"]:

@@ -11,30 +11,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gradveil.audit.verdict.estimate import CellResult, leaks_upward
-from gradveil.audit.verdict.leak import MARGIN, Baselines
+from gradveil.audit.verdict.estimate import CellResult, FactsOf
+from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, MARGIN, Baselines, closeness
+from gradveil.core.metric import FED, Facts
 from gradveil.experiment.record import Record
+from gradveil.metrics import facts_of
+from gradveil.report.scores import list_metrics
 
 LEAST = 4  # trials that a rank correlation is worth the name of
 NAMED = 6  # pictures of each kind
-TITLES = {
-    "ssim": "SSIM",
-    "ms-ssim": "MS-SSIM",
-    "fsim": "FSIM",
-    "lpips": "LPIPS",
-    "lpips-vgg": "LPIPS (VGG)",
-    "jaccard": "Jaccard of tags",
-    "retrieval": "nearest in the gallery",
-    "retrieval-top5": "among the five nearest",
-    "retrieval-detail": "nearest by detail",
-    "retrieval-features": "nearest by features",
-    "retrieval-features-top5": "among five by features",
-}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Correlation:
-    """Of one metric's ranks with those of PSNR: 1, the same order of pictures; 0, none; -1, the opposite."""
+    """Of a metric's ranks with those of the metric that decides: 1, the same order of pictures; -1, the opposite."""
 
     title: str
     value: float
@@ -55,34 +45,35 @@ class Agreement:
         return len(self.close) + len(self.far)
 
 
-def agreement(cells: Iterable[CellResult], baselines: Baselines) -> Agreement | None:
-    """Over all trials that have a PSNR; None where there is nothing to compare it with."""
-    records = [r for cell in cells for r in cell.records if r.status == "ok" and "psnr" in r.scores]
-    correlations = [found for name in TITLES if (found := _correlation(name, records)) is not None]
-    searched = [r for r in records if "retrieval" in r.scores]
+def agreement(cells: Iterable[CellResult], baselines: Baselines, facts: FactsOf = facts_of) -> Agreement | None:
+    """Over all trials that measured the metric that decides; None where there is nothing to compare it with."""
+    records = [r for cell in cells for r in cell.records if r.status == "ok" and closeness(r) is not None]
+    others = {name for r in records for name in r.scores if not name.endswith(FED)} - {CLOSENESS.name}
+    compared = [one for one in list_metrics(others, facts) if one.about == "pictures"]
+    correlations = [found for one in compared if (found := _correlation(one, records)) is not None]
+    searched = [r for r in records if IDENTIFICATION.name in r.scores]
     if not correlations and not searched:
         return None
-    by_psnr = sorted(searched, key=lambda r: -r.scores["psnr"])
+    nearest_first = sorted(searched, key=lambda r: -r.scores[CLOSENESS.name])
     return Agreement(
         correlations=correlations,
-        close=[r for r in by_psnr if _is_close(r, baselines) and not r.scores["retrieval"] > 0],
-        far=[r for r in reversed(by_psnr) if baselines.is_identified(r) and not _is_close(r, baselines)],
+        close=[r for r in nearest_first if _is_close(r, baselines) and not r.scores[IDENTIFICATION.name] > 0],
+        far=[r for r in reversed(nearest_first) if baselines.is_identified(r) and not _is_close(r, baselines)],
         scored=len(searched),
     )
 
 
 def _is_close(record: Record, baselines: Baselines) -> bool:
     """As a leaked picture must be."""
-    return record.scores["psnr"] >= baselines.floor(record) + MARGIN
+    return record.scores[CLOSENESS.name] >= baselines.floor(record) + MARGIN
 
 
-def _correlation(name: str, records: Sequence[Record]) -> Correlation | None:
-    both = [(r.scores["psnr"], r.scores[name]) for r in records if name in r.scores]
+def _correlation(facts: Facts, records: Sequence[Record]) -> Correlation | None:
+    both = [(r.scores[CLOSENESS.name], facts.leakage(r.scores[facts.name])) for r in records if facts.name in r.scores]
     if len(both) < LEAST:
         return None
     value = rank_correlation(*zip(*both, strict=True))
-    signed = None if value is None else value if leaks_upward(name) else -value
-    return None if signed is None else Correlation(title=TITLES[name], value=signed, trials=len(both))
+    return None if value is None else Correlation(title=facts.label, value=value, trials=len(both))
 
 
 def rank_correlation(x: Sequence[float], y: Sequence[float]) -> float | None:

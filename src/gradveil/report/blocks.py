@@ -13,6 +13,7 @@ from typing import Any
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Finding, Verdict
 from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.leak import CLOSENESS
 
 KINDS = {"prior": "prior only", "random": "random update", "another": "another picture"}
 UNCHANGED = ("name", "role", "regime", "model", "images")  # of no interest when two scenarios are compared
@@ -51,8 +52,8 @@ class Block:
 def _worst_first(finding: Finding) -> tuple[float, float, float]:
     """By re-identification, then by squared error."""
     tally = finding.tally
-    psnr = tally.worst["psnr"].worst if "psnr" in tally.worst else float("-inf")
-    return -tally.counted / max(tally.scored, 1), -sum(search.share for search in tally.searches), -psnr
+    near = tally.worst[CLOSENESS.name].worst if CLOSENESS.name in tally.worst else float("-inf")
+    return -tally.counted / max(tally.scored, 1), -sum(search.share for search in tally.searches), -near
 
 
 def blocks(run: Run, verdict: Verdict) -> list[Block]:
@@ -81,8 +82,8 @@ def _scene(run: Run, verdict: Verdict, name: str, findings: list[Finding]) -> Sc
 
 
 def _leakiest(cell: CellResult) -> tuple[int, int, float]:
-    psnr = cell.metrics["psnr"].worst if "psnr" in cell.metrics else float("-inf")
-    return -cell.leaked, -(cell.identified or 0), -psnr
+    near = cell.metrics[CLOSENESS.name].worst if CLOSENESS.name in cell.metrics else float("-inf")
+    return -cell.leaked, -(cell.identified or 0), -near
 
 
 def _changed(run: Run, about: Mapping[str, Any]) -> str:

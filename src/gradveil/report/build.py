@@ -25,10 +25,11 @@ from gradveil.report.claim import examined
 from gradveil.report.figures import Axis, Strip, axis_of, strip
 from gradveil.report.not_tested import dated, expires, not_tested
 from gradveil.report.page import filled
-from gradveil.report.pictures import exhibits, leakage, prior_only
+from gradveil.report.pictures import exhibits, prior_only
 from gradveil.report.redact import redacted
+from gradveil.report.scores import leakage, score_columns
 
-TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture")
+TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture", "metrics")
 
 
 def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
@@ -56,8 +57,8 @@ def render(run: Run, claim: float | None = None) -> str:
         "cells": cells,
         "axis": axis,
         "strips": _strips(found, axis, verdict),
-        "scores": {name for cell in cells for name in cell.metrics},
-        "agreements": _agreements(found, verdict),
+        "page": score_columns({name for cell in cells for name in cell.metrics}, run),
+        "agreements": _agreements(run, found, verdict),
         "most_named": NAMED,
         "margin": MARGIN,
         "reasons": _reasons(verdict),
@@ -70,9 +71,8 @@ def render(run: Run, claim: float | None = None) -> str:
         "not_tested": not_tested(run, verdict),
         "captured": list(captured_rows(run)),
     }
-    return filled(
-        "report.html.j2", content | _pictures(run, found, verdict) | _assumed(run, verdict) | _origin(run, cells)
-    )
+    content |= _pictures(run, found, verdict) | _assumed(run, verdict) | _origin(run, cells)
+    return filled("report.html.j2", content)
 
 
 def _reasons(verdict: Verdict) -> list[tuple[list[Tally], str]]:
@@ -92,10 +92,10 @@ def _strips(found: Sequence[Block], axis: Axis | None, verdict: Verdict) -> Mapp
     return {scene.name: [strip(cell, axis, verdict.baselines) for cell in scene.cells] for scene in scenes}
 
 
-def _agreements(found: Sequence[Block], verdict: Verdict) -> dict[str, Agreement]:
+def _agreements(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str, Agreement]:
     """By scenario, where there is more than one metric."""
     scenes = [scene for block in found for scene in block.scenes]
-    compared = {scene.name: agreement(scene.cells, verdict.baselines) for scene in scenes}
+    compared = {scene.name: agreement(scene.cells, verdict.baselines, run.facts) for scene in scenes}
     return {name: one for name, one in compared.items() if one is not None}
 
 
@@ -138,7 +138,7 @@ def _journal_hash(run: Run) -> dict[str, str]:
 def _commands(run: Run, cells: Sequence[CellResult]) -> list[str]:
     """To check the folder, and to compute the most leaked trial again."""
     scored = [record for cell in cells for record in cell.records if record.status == "ok" and record.key]
-    key = shlex.quote(max(scored, key=leakage).key) if scored else "KEY"
+    key = shlex.quote(max(scored, key=lambda record: leakage(record, run.facts)).key) if scored else "KEY"
     folder = "RUN" if run.redacted else shlex.quote(run.name)
     return [f"gradveil verify {folder}", f"gradveil reproduce-cell {folder} --trial {key}"]
 

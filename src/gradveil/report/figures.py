@@ -7,7 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from math import ceil, floor, isfinite
+from math import ceil, floor, inf, isfinite
 from statistics import median
 from typing import Literal
 
@@ -15,11 +15,11 @@ import numpy as np
 from PIL import Image
 
 from gradveil.audit.verdict.estimate import CellResult
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, Baselines, closeness
 from gradveil.experiment.record import Record
 
 SAME = 0.5 / 255  # pixels that differ by less look the same
-AXIS_END = 60.0  # dB; beyond it a picture is as good as exact, and the axis would be all gap
+AXIS_END = CLOSENESS.exact or inf  # beyond it a picture is as good as exact, and the axis would be all gap
 LANES = (0, -9, 9, -18, 18)  # pixels off the middle line, so that near dots do not hide each other
 NEAR = 1.6  # percent of the width
 MARGIN = 2.5  # percent left free at both ends, for the dots' own size
@@ -55,7 +55,7 @@ class Dot:
 
 @dataclass(frozen=True, kw_only=True)
 class Bar:
-    """Many pictures of about the same PSNR: `x` and `height` in percent, `leaked` the part of the height that did."""
+    """Many pictures about as close: `x` and `height` in percent, `leaked` is the part of the height that leaked."""
 
     x: float
     height: float
@@ -75,7 +75,7 @@ class Strip:
 
 @dataclass(frozen=True, kw_only=True)
 class Axis:
-    """PSNR in dB to percent of the width."""
+    """Closeness to percent of the width."""
 
     low: float
     high: float
@@ -97,7 +97,7 @@ class Axis:
 
 
 def axis_of(cells: Sequence[CellResult], baselines: Baselines) -> Axis | None:
-    """One for all cells of a page, so that they can be compared; None if no trial has a PSNR."""
+    """One for all cells of a page, so that they can be compared; None if no trial has measured it."""
     values = [value for cell in cells for value in _levels(cell.records)]
     if not values:
         return None
@@ -108,7 +108,7 @@ def axis_of(cells: Sequence[CellResult], baselines: Baselines) -> Axis | None:
 
 
 def strip(cell: CellResult, axis: Axis, baselines: Baselines) -> Strip:
-    records = sorted((r for r in cell.records if "psnr" in r.scores), key=lambda r: r.scores["psnr"])
+    records = sorted((r for r in cell.records if closeness(r) is not None), key=lambda r: r.scores[CLOSENESS.name])
     levels, many = _levels(records), len(records) > MANY
     return Strip(
         cell=cell,
@@ -120,7 +120,7 @@ def strip(cell: CellResult, axis: Axis, baselines: Baselines) -> Strip:
 
 
 def _levels(records: Iterable[Record]) -> list[float]:
-    return [record.scores["psnr"] for record in records if "psnr" in record.scores]
+    return [value for record in records if (value := closeness(record)) is not None]
 
 
 def _seen(record: Record, baselines: Baselines) -> Seen:
@@ -132,17 +132,17 @@ def _seen(record: Record, baselines: Baselines) -> Seen:
 def _dots(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[Dot]:
     dots: list[Dot] = []
     for record in records:
-        value = record.scores["psnr"]
+        value = record.scores[CLOSENESS.name]
         x = axis.place(value)
         crowd = sum(x - dot.x < NEAR for dot in dots[-len(LANES) + 1 :])
-        label = f"{record.client}, picture {record.example}: {value:.1f} dB"
+        label = f"{record.client}, picture {record.example}: {CLOSENESS.format(value)}"
         dots.append(Dot(x=x, y=LANES[crowd], seen=_seen(record, baselines), label=label))
     return dots
 
 
 def _bars(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[Bar]:
     """How many pictures lie where, the fullest place as high as the strip allows."""
-    bins = {id(record): floor(axis.place(record.scores["psnr"]) / BIN) for record in records}
+    bins = {id(record): floor(axis.place(record.scores[CLOSENESS.name]) / BIN) for record in records}
     counts = Counter(bins.values())
     leaked = Counter(bins[id(record)] for record in records if baselines.is_leaked(record))
     unit = 80 / max(counts.values())
@@ -160,4 +160,4 @@ def _floor(records: Sequence[Record], axis: Axis, baselines: Baselines) -> tuple
 
 
 def _floors(records: Iterable[Record], baselines: Baselines) -> list[float]:
-    return [level for r in records if "psnr" in r.scores and isfinite(level := baselines.floor(r))]
+    return [level for r in records if closeness(r) is not None and isfinite(level := baselines.floor(r))]

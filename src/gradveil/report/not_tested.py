@@ -8,6 +8,7 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Verdict
+from gradveil.audit.verdict.leak import IDENTIFICATION
 
 LEARNED = ("rogs", "gan", "diffusion")  # attacks with a learned prior, by a part of their name
 VALID = timedelta(days=365)
@@ -107,10 +108,12 @@ def _pictures(run: Run, verdict: Verdict) -> Iterator[str]:
     records = [record for finding in verdict.findings for record in finding.tally.records]
     pictures = {(r.client, r.example) for r in records}
     yield f"Other pictures than the {len(pictures)} audited; rare or unusual ones can leak more than these."
-    if not any({"lpips", "lpips-vgg"} & r.scores.keys() for r in records):
+    measured = {run.facts(name) for r in records for name in r.scores}
+    if not any(one.perceptual for one in measured):
         yield "Perceptual similarity (LPIPS). PSNR and SSIM can miss what a person would recognize."
-    if not any("retrieval" in r.scores for r in records):
+    kinds = {one.lookup.by for one in measured if one.lookup}
+    if IDENTIFICATION not in measured:
         yield "Identification in a gallery."
-    elif not any("retrieval-features" in r.scores for r in records):
+    elif "features" not in kinds:
         yield "Identification by what a network or a person sees; here by squared error alone."
     yield f"Random seeds other than {run.config.get('seed', 'the one used')}."

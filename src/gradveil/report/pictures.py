@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult
-from gradveil.audit.verdict.identify import SEARCHES
-from gradveil.audit.verdict.leak import Baselines, Place, place
+from gradveil.audit.verdict.leak import Baselines, Place, lookups, place
 from gradveil.experiment.record import Record
 from gradveil.report.figures import looks_same, png_uri
+from gradveil.report.scores import leakage
 
 SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are in the plot and in the journal
 
@@ -31,16 +31,6 @@ class Exhibit:
         return 1 + bool(self.original) + bool(self.fed) + bool(self.without)
 
 
-def leakage(record: Record) -> float:
-    """How close a trial came, by the first metric of the run that there is."""
-    scores = record.scores
-    if "psnr" in scores:
-        return scores["psnr"]
-    if "ssim" in scores or "match" not in scores:
-        return scores["ssim"] if "ssim" in scores else -scores.get("lpips", float("inf"))
-    return scores["match"]
-
-
 def prior_only(run: Run) -> dict[Place, Record]:
     """What each attack made of each picture without its update."""
     return {place(record): record for record in run.records if record.control == "prior" and record.status == "ok"}
@@ -50,8 +40,8 @@ def exhibits(run: Run, cell: CellResult, without: Mapping[Place, Record], baseli
     """The most leaked pictures of a cell: by how surely the original is found in a gallery, then by closeness."""
 
     def shown_first(record: Record) -> tuple[bool, bool, int, float]:
-        searches = sum(baselines.is_found(record, name) for name in SEARCHES)
-        return baselines.is_leaked(record), baselines.is_identified(record), searches, leakage(record)
+        searches = sum(baselines.is_found(record, name) for name in lookups())
+        return baselines.is_leaked(record), baselines.is_identified(record), searches, leakage(record, run.facts)
 
     scored = sorted((r for r in cell.records if r.status == "ok"), key=shown_first, reverse=True)
     found = [_exhibit(run, record, without.get(place(record))) for record in scored[:SHOWN]]

@@ -53,7 +53,7 @@ def redacted(run: Run) -> Run:
         name=NAME,
         records=tuple(_record(record, clients, scenes) for record in run.records),
         config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
-        provenance=stays | command | {"scenarios": about, **_told(run, scenes)},
+        provenance=stays | command | {"scenarios": about, **_told(run, scenes), **_metrics(run)},
         redacted=True,
     )
 
@@ -63,6 +63,14 @@ def _told(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
     tables = {key: run.provenance.get(key) for key in ("update_bytes", "privacy")}
     found = {key: table.items() if isinstance(table, Mapping) else () for key, table in tables.items()}
     return {key: {scenes[name]: told for name, told in rows if name in scenes} for key, rows in found.items()}
+
+
+def _metrics(run: Run) -> dict[str, Any]:
+    """How metrics of the user's own are read, without their words."""
+    stated = run.provenance.get("metrics")
+    names = stated if isinstance(stated, Mapping) else ()
+    facts = {name: replace(run.facts(name), label=name, unit="") for name in names}
+    return {"metrics": {name: one.to_json() for name, one in facts.items()}} if facts else {}
 
 
 def _numbered(names: Iterable[str]) -> dict[str, str]:

@@ -16,16 +16,18 @@ from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.plan import UNDEFENDED, Cell, Grid
 from gradveil.audit.runner import attack
 from gradveil.audit.trial import Judge, Trial
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.interval import mean_interval
+from gradveil.core.metric import FED
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses.ats import Ats
 from gradveil.experiment.record import Record
-from gradveil.metrics import METRICS
+from gradveil.metrics.psnr import psnr
+from gradveil.metrics.retrieval import retrieval
 from gradveil.search.correlation import pearson, spearman
 from gradveil.search.outcome import Confirmed, Scored, Validation
 from gradveil.search.ranking import Ranked
@@ -68,7 +70,7 @@ def cells(policies: Sequence[Policy], scenario: Scenario, steps: int, seed: Seed
 
 def worker(material: Material) -> Callable[[list[Cell]], list[Trial]]:
     """What attacks one group of cells, and judges what came out."""
-    metrics = (METRICS["psnr"](), METRICS["retrieval"](gallery=material.gallery))
+    metrics = (psnr(), retrieval(gallery=material.gallery))
     blank = material.gallery.float().mean((0, 2, 3))[:, None, None]
     return partial(attack, judge=Judge(metrics, blank))
 
@@ -90,7 +92,7 @@ def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -
     fine = sorted((r for r in records if r.status == "ok"), key=lambda r: r.key)
     if not fine:
         return None
-    decibels = [r.scores["psnr"] for r in fine]
+    decibels = [r.scores[CLOSENESS.name] for r in fine]
     interval = mean_interval(decibels)
     return Confirmed(
         attacker=attacker,
@@ -99,7 +101,7 @@ def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -
         psnr=mean(decibels),
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
-        psnr_fed=mean(r.scores["psnr_fed"] for r in fine),
+        psnr_fed=mean(r.scores[CLOSENESS.name + FED] for r in fine),
         identified=sum(map(baselines.is_identified, fine)),
         leaked=sum(map(baselines.is_leaked, fine)),
     )

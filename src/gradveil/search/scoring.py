@@ -18,7 +18,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.metrics.fsim_map import fsim
+from gradveil.metrics.fsim import feature_similarity
 from gradveil.search.accuracy import jacobians, spread_scores
 from gradveil.search.privacy import Against, PrivacyScore, approach
 from gradveil.search.similarity import Similarity
@@ -160,7 +160,7 @@ class Scorer:
     def fsim(self, policy: Policy) -> dict[str, float]:
         """How like the picture is what is fed, for each scored picture."""
         here = self._placed(self.scored)
-        found = fsim(here.fed(policy), here.images)
+        found = feature_similarity(here.fed(policy), here.images)
         return {str(place): value for place, value in enumerate(found.double().tolist())}
 
     def _placed(self, here: Circumstances) -> Circumstances:

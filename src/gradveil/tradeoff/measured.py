@@ -10,13 +10,21 @@ from typing import Any
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
 from gradveil.audit.verdict.checks import MOST_FAILED
-from gradveil.audit.verdict.estimate import leaks_upward
+from gradveil.audit.verdict.estimate import FactsOf
 from gradveil.audit.verdict.tally import Tally
+from gradveil.core.metric import Facts
 from gradveil.experiment.record import Record
+from gradveil.metrics import facts_of
 from gradveil.tradeoff.estimates import Between, of_pictures, of_share
 from gradveil.tradeoff.leakage import by_victim
+from gradveil.tradeoff.settings import LEAKED
 
-LEAKED = "leaked"  # the measure: 1 for a picture that leaked, 0 for one that did not
+COUNTED = {LEAKED: "share of pictures that leaked", "identified": "share of pictures that were identified"}
+
+
+def measure_facts(measure: str, facts: FactsOf = facts_of) -> Facts:
+    """How to read a measure: a metric, or a share that the verdict counts."""
+    return Facts(name=measure, label=COUNTED[measure], kind="rate") if measure in COUNTED else facts(measure)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,7 +56,7 @@ def read_leakage(folder: Path) -> Leakage:
     verdict = judge(run)
     tallies = [finding.tally for finding in verdict.findings]
     records = [record for tally in tallies for record in tally.records]
-    values = _values(records, verdict)
+    values = _values(run, records, verdict)
     leaked, identified = (sum(values[name].values()) for name in (LEAKED, "identified"))
     return Leakage(
         values=values,
@@ -68,7 +76,7 @@ def read_leakage(folder: Path) -> Leakage:
     )
 
 
-def _values(records: Sequence[Record], verdict: Verdict) -> dict[str, dict[str, float]]:
+def _values(run: Run, records: Sequence[Record], verdict: Verdict) -> dict[str, dict[str, float]]:
     found: dict[str, dict[str, float]] = {LEAKED: {}, "identified": {}}
     for record in (record for record in records if record.status == "ok"):
         picture = f"{by_victim(record.scenario)}/{record.client}/{record.example}"
@@ -78,16 +86,14 @@ def _values(records: Sequence[Record], verdict: Verdict) -> dict[str, dict[str, 
             "identified": float(verdict.baselines.is_identified(record)),
         }
         for name, value in seen.items():
-            worst = max if leaks_upward(name) else min
             of_measure = found.setdefault(name, {})
-            of_measure[picture] = worst(of_measure.get(picture, value), value)
+            of_measure[picture] = measure_facts(name, run.facts).worst(of_measure.get(picture, value), value)
     return found
 
 
 def _measures(values: Mapping[str, Mapping[str, float]]) -> dict[str, Between]:
-    shares = (LEAKED, "identified")
-    rates = {name: of_share(int(sum(v.values())), len(v)) for name, v in values.items() if name in shares and v}
-    return rates | {name: of_pictures(list(v.values())) for name, v in sorted(values.items()) if name not in shares}
+    rates = {name: of_share(int(sum(v.values())), len(v)) for name, v in values.items() if name in COUNTED and v}
+    return rates | {name: of_pictures(list(v.values())) for name, v in sorted(values.items()) if name not in COUNTED}
 
 
 def _broken(run: Run, tallies: Sequence[Tally], verdict: Verdict) -> str:

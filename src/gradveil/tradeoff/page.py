@@ -10,20 +10,20 @@ from typing import Any
 
 from markupsafe import Markup
 
-from gradveil.audit.verdict.estimate import leaks_upward
 from gradveil.core.files import private_files, write_whole
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
 from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart
 from gradveil.tradeoff.defenses import Role
 from gradveil.tradeoff.estimates import Between
+from gradveil.tradeoff.measured import measure_facts
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import FLAGS
-from gradveil.tradeoff.summary import UNITS, between, columns, headline, row
+from gradveil.tradeoff.settings import LEAKED
+from gradveil.tradeoff.summary import between, columns, headline, row
 
 ROOM = 110  # letters of a legend
 NARROW = 440
-HIGHEST = {"psnr": 60.0}  # less than half a step of 8 bits: a closed form's 150 dB would press all others together
 SHAPES: dict[Role, Shape] = {"none": "square", "noise": "diamond", "random": "triangle", "defense": "circle"}
 
 
@@ -64,8 +64,8 @@ def told(value: Any) -> str:
 
 
 def charts(outcome: Outcome) -> Iterator[TradeoffChart | Chart]:
-    if outcome.measure != "leaked":
-        yield replace(plot(outcome, "leaked"), title="Accuracy against the share of pictures that leaked")
+    if outcome.measure != LEAKED:
+        yield replace(plot(outcome, LEAKED), title="Accuracy against the share of pictures that leaked")
     curves = [point for point in outcome.points if len(point.curve) > 1]
     if curves:
         yield Chart(title="Accuracy", x="round, mean of the trainings", y="accuracy", height=460, width=960,
@@ -84,18 +84,25 @@ def _curves(points: Sequence[Point]) -> list[Series]:
 def plot(outcome: Outcome, measure: str) -> TradeoffChart:
     noise = [point for point in outcome.points if point.candidate.role in ("none", "noise")]
     points = [point for point in outcome.points if point.measured]
+    shown = f"{measure_facts(measure).heading}{above(points, measure)}"
     return TradeoffChart(
         title="Accuracy against leakage",
-        x=f"{UNITS[measure]}{above(points, measure)}, worst attack and stage for each picture: less leaks to the right",
+        x=f"{shown}, worst attack and stage for each picture: less leaks to the right",
         marks=[mark(point, measure) for point in points],
-        upward=leaks_upward(measure),
+        upward=measure_facts(measure).more_is_leakier,
         noise=[point.label for point in sorted(noise, key=lambda one: one.candidate.scale)],
     )
 
 
+def highest(measure: str) -> float:
+    """Where a plot ends: a closed form's 150 dB would press all others together."""
+    exact = measure_facts(measure).exact
+    return math.inf if exact is None else exact
+
+
 def above(points: Sequence[Point], measure: str) -> str:
     """What the axis says where a point lies beyond its end."""
-    most = HIGHEST.get(measure, math.inf)
+    most = highest(measure)
     beyond = any(one.leakage is not None and one.leakage.measures[measure].mean > most for one in points)
     return f" ({most:g} and above at {most:g})" if beyond else ""
 
@@ -111,7 +118,7 @@ def mark(point: Point, measure: str) -> Mark:
     assert point.accuracy is not None
     assert point.leakage is not None
     value = point.leakage.measures[measure]
-    most = HIGHEST.get(measure, math.inf)
+    most = highest(measure)
     said = f"{between(value, 2)}, accuracy {between(point.accuracy, 1, 100)} %, {point.verdict}"
     return Mark(
         label=point.label,

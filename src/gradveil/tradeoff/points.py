@@ -6,13 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import mean
 
-from gradveil.audit.verdict.estimate import leaks_upward
 from gradveil.experiment.record import Record
 from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.estimates import Between, differences, of_accuracies, of_pictures, of_trainings
 from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale
-from gradveil.tradeoff.measured import Leakage
+from gradveil.tradeoff.measured import Leakage, measure_facts
 from gradveil.tradeoff.outcome import Against, Point, Standing
 from gradveil.tradeoff.settings import Study
 
@@ -95,7 +94,7 @@ def place(point: Point, measure: str) -> Place:
     assert point.accuracy is not None
     assert point.leakage is not None
     value = point.leakage.measures[measure].mean
-    return Place(point.accuracy.mean, value if leaks_upward(measure) else -value)
+    return Place(point.accuracy.mean, measure_facts(measure).leakage(value))
 
 
 def noise_accuracies(points: Sequence[Point]) -> dict[float, float]:
@@ -132,7 +131,7 @@ def _standing(accuracy: Between, leakage: Between, measure: str) -> Standing:
         return "no such noise"
     if leakage.low is None or leakage.high is None or leakage.low <= 0 <= leakage.high:
         return "not told apart"
-    return "leaks more" if (leakage.low > 0) == leaks_upward(measure) else "leaks less"
+    return "leaks more" if (leakage.low > 0) == measure_facts(measure).more_is_leakier else "leaks less"
 
 
 def _said(point: Point, noise: Point, accuracy: Between, standing: Standing) -> str:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, get_type_hints
+from typing import Any, get_type_hints
 
+from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION
 from gradveil.config import AuditConfig, from_tables
-from gradveil.config.resolve import NEEDED_FILES
+from gradveil.config.resolve import needed_files
 from gradveil.config.schema import Budget, Scalar
 from gradveil.core.check import check
 from gradveil.core.choice import parse_choice, parse_choices
-from gradveil.core.errors import ConfigError
+from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.scenario import BatchNorm
+from gradveil.metrics import METRICS
 from gradveil.tradeoff.defenses import Candidate, candidates, noise
 from gradveil.train.settings import Federation, Method
 
-Measure = Literal["psnr", "ssim", "lpips", "leaked"]
+LEAKED = "leaked"  # the measure that counts: 1 for a picture that leaked, 0 for one that did not
 DEFENSES = (
     "prune:ratio=0.9,0.99",
     "sign:scaled=true",
@@ -69,7 +71,7 @@ class Study:
     budget: Budget = "quick"
     metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
     lpips_weights: str = ""
-    measure: Measure = "psnr"  # what the plot calls leakage; the others are in the table
+    measure: str = "psnr"  # what the plot calls leakage: one of the metrics, or leaked
     noise: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # scales of the baseline that every defense is compared with
     match: int = 1  # trainings at other scales, per defense, to come nearer to its accuracy
     random_policies: int = 1  # the baseline of policies
@@ -150,11 +152,7 @@ def checked(study: Study) -> tuple[Candidate, ...]:
     _check_stages(study)
     if study.attacked_seeds > study.seeds:
         raise ConfigError(f"--attacked-seeds: {study.attacked_seeds} of {study.seeds} trainings, ask for fewer")
-    if study.measure != "leaked" and study.measure not in study.metrics:
-        raise ConfigError(f"--measure: {study.measure} is not among the metrics, add --metric {study.measure}")
-    if not {"psnr", "retrieval"} <= set(study.metrics):
-        raise ConfigError("--metric: psnr and retrieval say what has leaked, add them")
-    _check_files(study)
+    _check_metrics(study)
     _federation(study)
     found = study.candidates()
     for candidate in found:
@@ -162,11 +160,20 @@ def checked(study: Study) -> tuple[Candidate, ...]:
     return found
 
 
-def _check_files(study: Study) -> None:
-    for name in (parse_choice(text, "--metric").name for text in study.metrics):
-        key, what = NEEDED_FILES.get(name, ("", ""))
-        if key and not hasattr(study, key):
-            raise ConfigError(f"--metric {name}: needs {what}, which a study does not take, use gradveil audit")
+def _check_metrics(study: Study) -> None:
+    names = [parse_choice(text, "metrics").name for text in study.metrics]
+    if study.measure not in (LEAKED, *names):
+        got = f"must be {LEAKED} or one of the metrics ({', '.join(names)}), got {study.measure!r}"
+        raise ConfigError(f"{got}; add it to `metrics`", key="measure")
+    deciding = (CLOSENESS.name, IDENTIFICATION.name)
+    if not set(deciding) <= set(names):
+        raise ConfigError(f"must include {' and '.join(deciding)}, which decide what has leaked", key="metrics")
+    for name in names:
+        if name not in METRICS:
+            raise unknown("metrics", name, METRICS)
+        for key, what in needed_files(name):
+            if not hasattr(study, key):
+                raise ConfigError(f"{name} needs {what}, which a study does not take, leave it out", key="metrics")
 
 
 def _federation(study: Study) -> None:

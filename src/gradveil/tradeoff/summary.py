@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradveil.tradeoff.estimates import Between
+from gradveil.tradeoff.measured import measure_facts
 from gradveil.tradeoff.outcome import Outcome, Point
 from gradveil.tradeoff.points import FLAGS
 
-UNITS = {"psnr": "PSNR, dB", "ssim": "SSIM", "lpips": "LPIPS", "leaked": "share of pictures that leaked"}
-DIGITS = {"psnr": 1}
 ON_FRONT, NOTHING = "front", "-"
 
 
 def columns(outcome: Outcome) -> tuple[str, ...]:
-    return ("defense", "accuracy, %", "cost, points", "leaked", "identified", UNITS[outcome.measure], "verdict",
-            "beside noise", "")  # fmt: skip
+    leakage = measure_facts(outcome.measure).heading
+    return ("defense", "accuracy, %", "cost, points", "leaked", "identified", leakage, "verdict", "beside noise", "")
 
 
 def rows(outcome: Outcome) -> list[list[str]]:
@@ -31,7 +30,7 @@ def row(point: Point, measure: str) -> list[str]:
         between(point.cost, 1, 100),
         f"{seen.leaked} of {seen.pictures}" if seen else NOTHING,
         f"{seen.identified} of {seen.pictures}" if seen else NOTHING,
-        between(value, DIGITS.get(measure, 2)),
+        between(value, measure_facts(measure).digits),
         verdict_of(point),
         beside(point),
         ON_FRONT if point.on_front else "",

@@ -9,11 +9,12 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import IDENTIFICATION, Baselines
 from gradveil.audit.verdict.negative_control import beyond_chance
 from gradveil.core.interval import rate_interval
 from gradveil.experiment.record import Record
 
+FIRST = IDENTIFICATION.name
 POSITIVE_NEEDS = 0.9  # of the undefended pictures of the diagnostic regime must leak or be identified
 RARE = 0.05
 AGAINST_BLANK = Baselines({}, frozenset())  # a control has no other baseline, so its counterpart must have none
@@ -88,13 +89,13 @@ def easiest(run: Run) -> str | None:
 
 def negative(run: Run, kind: str) -> Check | None:
     """Pictures identified by an attack that has not seen their update; by chance a few are."""
-    records = [r for r in run.records if r.control == kind and r.status == "ok" and "retrieval" in r.scores]
+    records = [r for r in run.records if r.control == kind and r.status == "ok" and FIRST in r.scores]
     failed = sum(r.status == "failed" for r in run.records if r.control == kind)
     if not records:
         return None
-    hits = sum(r.scores["retrieval"] > 0 for r in records)
+    hits = sum(r.scores[FIRST] > 0 for r in records)
     chance = 1 / run.gallery if run.gallery else 1.0
-    passed = not beyond_chance(records, "retrieval", chance)
+    passed = not beyond_chance(records, FIRST, chance)
     said = f"{hits} of {len(records)} identified, chance {chance:.2%}"
     if not passed:
         said += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"

@@ -3,27 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, reduce
 
 import numpy as np
 
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import IDENTIFICATION, Baselines
 from gradveil.core.interval import Interval, mean_interval, rate_interval
+from gradveil.core.metric import Facts
 from gradveil.experiment.record import Record
+from gradveil.metrics import facts_of
 
-RATES = "retrieval"  # as names of metrics begin that are 0 or 1
-LESS_IS_LEAKIER = ("lpips", "lpips_fed", "lpips-vgg", "lpips-vgg_fed")
-
-
-def leaks_upward(metric: str) -> bool:
-    """Whether a higher value shows more of the picture."""
-    return metric not in LESS_IS_LEAKIER
-
-
-def _is_rate(metric: str) -> bool:
-    return metric.startswith(RATES)
+FactsOf = Callable[[str], Facts]  # by the name of a score
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,13 +31,13 @@ class Estimate:
     count: int
 
 
-def estimate(metric: str, values: Sequence[float]) -> Estimate | None:
+def estimate(facts: Facts, values: Sequence[float]) -> Estimate | None:
     """Clopper-Pearson for rates, BCa bootstrap for means; a mean of one value has no interval."""
     if not values:
         return None
-    upward, numbers = leaks_upward(metric), np.asarray(values, dtype=np.float64)
+    upward, numbers = facts.more_is_leakier, np.asarray(values, dtype=np.float64)
     between: Interval | None
-    between = rate_interval(int((numbers > 0).sum()), len(values)) if _is_rate(metric) else mean_interval(values)
+    between = rate_interval(int((numbers > 0).sum()), len(values)) if facts.kind == "rate" else mean_interval(values)
     return Estimate(
         worst=float(numbers.max() if upward else numbers.min()),
         most=float(np.quantile(numbers, 0.95 if upward else 0.05)),
@@ -55,6 +47,12 @@ def estimate(metric: str, values: Sequence[float]) -> Estimate | None:
         high=between.high if between else None,
         count=len(values),
     )
+
+
+def estimates(scores: Mapping[str, Sequence[float]], facts: FactsOf) -> dict[str, Estimate]:
+    """By metric, where it was measured."""
+    found = {name: estimate(facts(name), values) for name, values in scores.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def scores_of(records: Iterable[Record]) -> dict[str, list[float]]:
@@ -67,7 +65,7 @@ def scores_of(records: Iterable[Record]) -> dict[str, list[float]]:
     return dict(sorted(found.items()))
 
 
-def worst_per_picture(records: Iterable[Record]) -> dict[str, list[float]]:
+def worst_per_picture(records: Iterable[Record], facts: FactsOf) -> dict[str, list[float]]:
     """By metric, for every picture what the attack that saw most of it in this metric saw."""
     pictures: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
     for record in records:
@@ -75,7 +73,7 @@ def worst_per_picture(records: Iterable[Record]) -> dict[str, list[float]]:
     found: dict[str, list[float]] = defaultdict(list)
     for of_one in pictures.values():
         for name, values in scores_of(of_one).items():
-            found[name].append(max(values) if leaks_upward(name) else min(values))
+            found[name].append(reduce(facts(name).worst, values))
     return dict(sorted(found.items()))
 
 
@@ -91,6 +89,7 @@ class CellResult:
     records: Sequence[Record]
     leaked: int
     identified: int | None  # None: not measured
+    facts: FactsOf = facts_of
 
     @property
     def attempted(self) -> int:
@@ -111,28 +110,28 @@ class CellResult:
 
     @cached_property
     def metrics(self) -> Mapping[str, Estimate]:
-        found = {name: estimate(name, values) for name, values in scores_of(self.records).items()}
-        return {name: value for name, value in found.items() if value is not None}
+        return estimates(scores_of(self.records), self.facts)
 
     @cached_property
     def flags(self) -> Counter[str]:
         return Counter(flag for record in self.records for flag in record.flags)
 
 
-def cells_of(records: Iterable[Record], baselines: Baselines) -> list[CellResult]:
+def cells_of(records: Iterable[Record], baselines: Baselines, facts: FactsOf = facts_of) -> list[CellResult]:
     """Every cell in the order of the journal."""
     groups: dict[tuple[str, ...], list[Record]] = defaultdict(list)
     for record in records:
         groups[record.scenario, record.defense, record.attack, record.attacker, record.control].append(record)
-    return [_cell(key, group, baselines) for key, group in groups.items()]
+    return [_cell(key, group, baselines, facts) for key, group in groups.items()]
 
 
-def _cell(key: tuple[str, ...], records: list[Record], baselines: Baselines) -> CellResult:
-    measured = any("retrieval" in record.scores for record in records)
+def _cell(key: tuple[str, ...], records: list[Record], baselines: Baselines, facts: FactsOf) -> CellResult:
+    measured = any(IDENTIFICATION.name in record.scores for record in records)
     names = ("scenario", "defense", "attack", "attacker", "control")
     return CellResult(
         **dict(zip(names, key, strict=True)),
         records=records,
         leaked=sum(map(baselines.is_leaked, records)),
         identified=sum(map(baselines.is_identified, records)) if measured else None,
+        facts=facts,
     )

@@ -11,19 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from gradveil.audit.results import Run
-from gradveil.audit.verdict.leak import NEGATIVE, Baselines
+from gradveil.audit.verdict.leak import IDENTIFICATION, NEGATIVE, Baselines, lookups
 from gradveil.audit.verdict.negative_control import beyond_chance
 from gradveil.core.interval import Interval, at_least, rate_interval
+from gradveil.core.metric import Facts, Lookup
 from gradveil.experiment.record import Record
 
-FIRST = "retrieval"
-SEARCHES = {  # metric -> among how many
-    FIRST: 1,
-    "retrieval-top5": 5,
-    "retrieval-detail": 1,
-    "retrieval-features": 1,
-    "retrieval-features-top5": 5,
-}
+FIRST = IDENTIFICATION.name
 ERROR = 0.05
 BY = {"features": " by what a network sees", "detail": " by its detail"}  # other than pixels
 SAID = {1: "is the nearest", 5: "is among the five nearest"}
@@ -34,6 +28,7 @@ class Search:
     """One way to look for the original, over all pictures of a defense; attacks share their hits."""
 
     metric: str
+    lookup: Lookup
     hits: int
     of: int
     chance: float | None  # that a picture is found by at least one of the attacks though none saw anything
@@ -42,11 +37,11 @@ class Search:
 
     @property
     def top(self) -> int:
-        return SEARCHES[self.metric]
+        return self.lookup.top
 
     @property
     def on(self) -> str:
-        return next((kind for kind in BY if kind in self.metric), "pixels")
+        return self.lookup.by
 
     @property
     def share(self) -> float:
@@ -78,7 +73,11 @@ def spoiled(run: Run) -> frozenset[str]:
     gallery = run.gallery
     if not gallery:
         return frozenset()
-    return frozenset(name for name, top in SEARCHES.items() if beyond_chance(controls, name, min(1.0, top / gallery)))
+    return frozenset(
+        name
+        for name, one in lookups().items()
+        if one.lookup and beyond_chance(controls, name, min(1.0, one.lookup.top / gallery))
+    )
 
 
 def searches(
@@ -88,23 +87,25 @@ def searches(
     tries: int,
     doubtful: frozenset[str] = frozenset(),
 ) -> tuple[Search, ...]:
-    """Those that were measured, in the order of `SEARCHES`. A picture that fails in every trial is not counted."""
+    """Those that were measured, in the order of the catalogue. A picture that fails in every trial is not counted."""
     scored = [[r for r in of_one if r.status == "ok"] for of_one in pictures.values()]
     scored = [of_one for of_one in scored if of_one]
-    measured = [name for name in SEARCHES if any(name in r.scores for of_one in scored for r in of_one)]
-    others = max(1, sum(name != FIRST for name in measured))
-    found = [_search(name, scored, baselines, gallery, tries, others) for name in measured]
+    measured = [one for one in lookups().values() if any(one.name in r.scores for of_one in scored for r in of_one)]
+    others = max(1, sum(one.name != FIRST for one in measured))
+    found = [_search(one, scored, baselines, gallery, tries, others) for one in measured]
     return tuple(replace(search, believed=search.metric not in doubtful) for search in found)
 
 
 def _search(
-    metric: str, pictures: list[list[Record]], baselines: Baselines, gallery: int | None, tries: int, others: int
+    facts: Facts, pictures: list[list[Record]], baselines: Baselines, gallery: int | None, tries: int, others: int
 ) -> Search:
-    alone = min(1.0, SEARCHES[metric] / gallery) if gallery else None
+    assert facts.lookup is not None
+    alone = min(1.0, facts.lookup.top / gallery) if gallery else None
     return Search(
-        metric=metric,
-        hits=sum(any(baselines.is_found(r, metric) for r in of_one) for of_one in pictures),
+        metric=facts.name,
+        lookup=facts.lookup,
+        hits=sum(any(baselines.is_found(r, facts.name) for r in of_one) for of_one in pictures),
         of=len(pictures),
         chance=None if alone is None else 1 - (1 - alone) ** tries,
-        level=1 - ERROR / (1 if metric == FIRST else others),
+        level=1 - ERROR / (1 if facts.name == FIRST else others),
     )

@@ -10,7 +10,7 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
 from gradveil.audit.verdict.conditions import under
 from gradveil.audit.verdict.estimate import CellResult, cells_of
-from gradveil.audit.verdict.leak import MARGIN, Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, MARGIN, Baselines
 from gradveil.audit.verdict.missing import missing
 from gradveil.audit.verdict.run_flags import doubts
 from gradveil.audit.verdict.tally import Tally, tallies
@@ -70,7 +70,11 @@ class Verdict:
 def judge(run: Run) -> Verdict:
     """The same folder, the same verdict."""
     baselines = Baselines.of(run.records)
-    cells, counted, control = cells_of(run.records, baselines), tallies(run, baselines), positive(run, baselines)
+    cells, counted, control = (
+        cells_of(run.records, baselines, run.facts),
+        tallies(run, baselines),
+        positive(run, baselines),
+    )
     longer = convergence(run, cells)
     absent = missing(run, baselines)
     return Verdict(
@@ -125,5 +129,5 @@ def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
         yield f"The run is not finished: {missing} trials are missing."
     if tally.identified is None:
         yield "Identification in a gallery was not measured."
-    if "psnr" not in tally.worst:
-        yield "The squared error (psnr) was not measured."
+    if CLOSENESS.name not in tally.worst:
+        yield f"The squared error ({CLOSENESS.name}) was not measured."

@@ -9,7 +9,7 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import Convergence, by_picture, negative
 from gradveil.audit.verdict.estimate import scores_of
 from gradveil.audit.verdict.identify import FIRST
-from gradveil.audit.verdict.leak import NEGATIVE, Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, NEGATIVE, Baselines
 from gradveil.audit.verdict.tally import Tally
 from gradveil.core.interval import mean_interval
 from gradveil.core.preset import fact_of
@@ -68,7 +68,7 @@ def _adaptive_is_weaker(tally: Tally) -> bool:
 
 
 def _best(records: Sequence[Record]) -> float | None:
-    values = scores_of(records).get("psnr")
+    values = scores_of(records).get(CLOSENESS.name)
     return max(values) if values else None
 
 

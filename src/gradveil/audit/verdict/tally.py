@@ -8,11 +8,12 @@ from functools import cached_property
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
-from gradveil.audit.verdict.estimate import Estimate, estimate, worst_per_picture
+from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimates, worst_per_picture
 from gradveil.audit.verdict.identify import FIRST, Search, searches, spoiled
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines
 from gradveil.core.interval import Interval, at_least, at_most, rate_interval
 from gradveil.experiment.record import Record
+from gradveil.metrics import facts_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class Tally:
     as_sent: bool = False  # what real clients sent, of whom none told a defense
     searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
     bytes: int | None = None  # of one client's update
+    facts: FactsOf = field(default=facts_of, repr=False)
 
     @property
     def attempted(self) -> int:
@@ -76,8 +78,7 @@ class Tally:
     @cached_property
     def worst(self) -> dict[str, Estimate]:
         """By metric; for each picture the attack that saw most of it."""
-        found = {name: estimate(name, values) for name, values in worst_per_picture(self.records).items()}
-        return {name: value for name, value in found.items() if value is not None}
+        return estimates(worst_per_picture(self.records, self.facts), self.facts)
 
     @property
     def has_adaptive(self) -> bool:
@@ -92,8 +93,8 @@ def tallies(run: Run, baselines: Baselines) -> list[Tally]:
 def _worst_first(tally: Tally) -> tuple[bool, str, bool, float, float, float, str]:
     """By re-identification, then by squared error."""
     share, found = tally.counted / max(tally.scored, 1), sum(search.share for search in tally.searches)
-    psnr = tally.worst["psnr"].worst if "psnr" in tally.worst else float("-inf")
-    return tally.role == "variation", tally.scenario, not tally.undefended, -share, -found, -psnr, tally.defense
+    near = tally.worst[CLOSENESS.name].worst if CLOSENESS.name in tally.worst else float("-inf")
+    return tally.role == "variation", tally.scenario, not tally.undefended, -share, -found, -near, tally.defense
 
 
 def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
@@ -112,7 +113,7 @@ def _tally(
 ) -> Tally:
     about, by_place = run.scenarios.get(scenario, {}), by_picture(records)
     pictures = by_place.values()
-    measured = any("retrieval" in r.scores for r in records)
+    measured = any(IDENTIFICATION.name in r.scores for r in records)
     tries = len({(r.attack, r.attacker) for r in records})
     return Tally(
         scenario=scenario,
@@ -129,4 +130,5 @@ def _tally(
         chance=1 - (1 - 1 / run.gallery) ** tries if measured and run.gallery else None,
         searches=searches(by_place, baselines, run.gallery, tries, doubtful),
         bytes=run.update_bytes(scenario, defense),
+        facts=run.facts,
     )

@@ -11,7 +11,8 @@ from scenes import drawn
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.metrics.fsim_map import fsim, reduced
+from gradveil.metrics import METRICS
+from gradveil.metrics.fsim import feature_similarity, reduce_size
 from gradveil.metrics.phase_congruency import median
 
 
@@ -120,31 +121,31 @@ def test_against_the_textbook(shape):
     a, b = scenery(2, *shape), scenery(2, *shape, seed=1)
     b[1] = (0.7 * a[1] + 0.2 * drawn(*shape, seed=4)).clamp(0, 1)
     expected = [textbook(x, y) for x, y in zip(a.numpy(), b.numpy(), strict=True)]
-    assert np.allclose(fsim(a, b).numpy(), expected, atol=1e-9)
+    assert np.allclose(feature_similarity(a, b).numpy(), expected, atol=1e-9)
 
 
 def test_opposite_colors_have_a_power_of_a_negative_number():
     a = scenery(1, 3, 16, 16)
     b = 1 - a
     a[:, 0], b[:, 0], a[:, 2], b[:, 2] = 1.0, 0.0, 0.0, 1.0
-    assert fsim(a, b).item() == pytest.approx(textbook(a[0].numpy(), b[0].numpy()), abs=1e-9)
+    assert feature_similarity(a, b).item() == pytest.approx(textbook(a[0].numpy(), b[0].numpy()), abs=1e-9)
 
 
 def test_the_same_picture_is_1_and_nothing_is_above():
     a, b = scenery(4, 3, 32, 32), scenery(4, 3, 32, 32, seed=1)
-    assert torch.equal(fsim(a, a), torch.ones(4, dtype=torch.float64))
-    assert bool(((fsim(a, b) > 0) & (fsim(a, b) < 1)).all())
+    assert torch.equal(feature_similarity(a, a), torch.ones(4, dtype=torch.float64))
+    assert bool(((feature_similarity(a, b) > 0) & (feature_similarity(a, b) < 1)).all())
 
 
 def test_it_is_symmetric_and_each_picture_counts_for_itself():
     a, b = scenery(4, 3, 20, 28), scenery(4, 3, 20, 28, seed=1)
-    assert torch.allclose(fsim(a, b), fsim(b, a), atol=1e-14)
-    assert torch.allclose(fsim(a, b)[2:3], fsim(a[2:3], b[2:3]), atol=1e-12)
+    assert torch.allclose(feature_similarity(a, b), feature_similarity(b, a), atol=1e-14)
+    assert torch.allclose(feature_similarity(a, b)[2:3], feature_similarity(a[2:3], b[2:3]), atol=1e-12)
 
 
 def test_more_noise_is_less_alike():
     a, noise = scenery(1, 3, 32, 32), drawn(1, 3, 32, 32, seed=8) - 0.5
-    found = [fsim(a, (a + scale * noise).clamp(0, 1)).item() for scale in (0.05, 0.2, 0.8)]
+    found = [feature_similarity(a, (a + scale * noise).clamp(0, 1)).item() for scale in (0.05, 0.2, 0.8)]
     assert found == sorted(found, reverse=True)
     assert found[0] > 0.9 > found[2]
 
@@ -152,18 +153,18 @@ def test_more_noise_is_less_alike():
 @pytest.mark.parametrize("size", [(8, 8), (7, 9), (30, 31)])
 def test_flat_pictures_have_no_features_and_still_a_number(size):
     black, gray = torch.zeros(1, 1, *size), torch.full((1, 1, *size), 0.3)
-    assert fsim(gray, gray).item() == 1.0
-    assert 0 < fsim(black, gray).item() <= 1
-    assert 0 < fsim(gray, drawn(1, 1, *size).float()).item() < 1
+    assert feature_similarity(gray, gray).item() == 1.0
+    assert 0 < feature_similarity(black, gray).item() <= 1
+    assert 0 < feature_similarity(gray, drawn(1, 1, *size).float()).item() < 1
 
 
 def test_large_pictures_are_reduced_as_by_a_convolution_and_every_second_pixel():
     x = drawn(1, 1, 7, 6)
     wide = torch.nn.functional.pad(x, (0, 1, 0, 1))
     mean = (wide[..., :-1, :-1] + wide[..., 1:, :-1] + wide[..., :-1, 1:] + wide[..., 1:, 1:]) / 4
-    assert torch.allclose(reduced(x, 2), mean[..., ::2, ::2])
-    assert torch.equal(reduced(x, 1), x)
-    assert reduced(drawn(1, 1, 7, 6), 3).shape == (1, 1, 3, 2)
+    assert torch.allclose(reduce_size(x, 2), mean[..., ::2, ::2])
+    assert torch.equal(reduce_size(x, 1), x)
+    assert reduce_size(drawn(1, 1, 7, 6), 3).shape == (1, 1, 3, 2)
 
 
 def test_the_median_of_an_even_number_is_between_two():
@@ -173,4 +174,23 @@ def test_the_median_of_an_even_number_is_between_two():
 
 def test_two_channels_are_neither_gray_nor_color():
     with pytest.raises(ConfigError, match="fsim"):
-        fsim(torch.zeros(1, 2, 8, 8), torch.zeros(1, 2, 8, 8))
+        feature_similarity(torch.zeros(1, 2, 8, 8), torch.zeros(1, 2, 8, 8))
+
+
+def test_every_picture_gets_what_it_gets_alone():
+    rng = torch.Generator().manual_seed(0)
+    got, truth = torch.rand(2, 3, 30, 3, 24, 24, generator=rng)  # more than are looked at at once
+    scores = METRICS["fsim"]().score(got, truth)
+    assert scores.shape == (3, 30)
+    for client, example in ((0, 0), (1, 17), (2, 29)):
+        alone = feature_similarity(got[client, example][None], truth[client, example][None])
+        torch.testing.assert_close(scores[client, example], alone[0])
+
+
+def test_more_noise_is_less_alike():
+    rng = torch.Generator().manual_seed(1)
+    truth = torch.rand(1, 1, 48, 48, generator=rng).cumsum(-1) / 48
+    noise = torch.randn(truth.shape, generator=rng)
+    scores = [METRICS["fsim"]().score((truth + s * noise).clamp(0, 1), truth).item() for s in (0, 0.05, 0.2, 0.8)]
+    assert scores == sorted(scores, reverse=True)
+    assert scores[0] == 1
