@@ -38,14 +38,12 @@ def test_options_of_a_metric_are_written_beside_its_name_and_kept() -> None:
 
 def test_the_gallery_is_as_large_as_asked_for_and_as_there_is() -> None:
     assert [len(build(config(gallery=many)).gallery) for many in (5, 1000)] == [5, 47]  # type: ignore[arg-type]
-    top1, top5 = build(config(gallery=5)).metrics[2:]
-    assert (top1.chance, top5.chance) == (1 / 6, 5 / 6)
 
 
 def test_without_a_file_the_audited_model_looks() -> None:
     metric = build(config(metrics=("retrieval-features",))).metrics[0]
-    assert "the audited model" in metric.summary
     assert metric.source is None
+    assert metric.score(*torch.rand(2, 1, 1, 32, 32)).item() in (0.0, 1.0)
 
 
 def test_with_weights_of_lpips_alexnet_looks(tmp_path: Path) -> None:
@@ -53,7 +51,6 @@ def test_with_weights_of_lpips_alexnet_looks(tmp_path: Path) -> None:
     arrays = {name: rng.standard_normal(shape, np.float32) for name, shape in ALEXNET.shapes().items()}
     np.savez(tmp_path / "w.npz", **arrays)
     metric = build(config(metrics=("retrieval-features",), lpips_weights=str(tmp_path / "w.npz"))).metrics[0]
-    assert "AlexNet" in metric.summary
     assert metric.source is not None
     assert metric.score(*torch.rand(2, 1, 1, 32, 32)).item() in (0.0, 1.0)
 
@@ -62,8 +59,7 @@ def test_a_tagger_looks_and_tags_and_is_read_once(tmp_path: Path) -> None:
     save_file(EfficientNetLite0().state_dict(), tmp_path / "t.safetensors")
     asked = config(metrics=("jaccard:top=2", "retrieval-features"), tagger=str(tmp_path / "t.safetensors"), gallery=2)
     tags, found = build(asked).metrics
-    assert "the first 2 of EfficientNet-Lite0" in tags.summary
-    assert "EfficientNet-Lite0" in found.summary
+    assert tags.source is not None
     assert tags.source is found.source
 
 

@@ -117,7 +117,7 @@ def test_a_score_that_differs_is_told_and_the_exit_code_says_so(copy: Path, caps
     rewrite(copy, near)
     assert code("reproduce-cell", str(copy), "--trial", record.key) == 0
     told = capsys.readouterr().out
-    assert told == f"within 0.1 dB: psnr {scores['psnr'] + 0.05:.2f} -> {scores['psnr']:.2f}\n"
+    assert told == f"within rounding: psnr {scores['psnr'] + 0.05:.3f} -> {scores['psnr']:.3f}\n"
     far = replace(record, scores={**scores, "psnr": scores["psnr"] + 3, "retrieval": 1 - scores["retrieval"]})
     rewrite(copy, far)
     assert code("reproduce-cell", str(copy), "--trial", record.key) == 1
@@ -133,7 +133,7 @@ def test_one_bit_of_a_picture_is_noticed(copy: Path, capsys: pytest.CaptureFixtu
     save_file(stored, copy / "images" / record.images)
     compared = reproduce(copy, record.key)
     assert (compared.identical, compared.agrees, compared.same_pictures) == (False, True, False)
-    assert compared.told == "within 0.1 dB: every score is the same, the last bits are not"
+    assert compared.told == "within rounding: every score is the same, the last bits are not"
 
 
 def test_a_run_without_its_pictures_is_compared_by_its_scores(copy: Path) -> None:
@@ -254,12 +254,12 @@ def test_limits_by_hand() -> None:
 
     assert again(psnr=20.0, ssim=0.5).identical
     assert again(psnr=20.09, ssim=0.509).agrees
-    assert again(psnr=20.09, ssim=0.509).told == "within 0.1 dB: psnr 20.00 -> 20.09, ssim 0.5000 -> 0.5090"
-    assert again(psnr=20.11, ssim=0.5).told == "psnr 20.00 -> 20.11"
+    assert again(psnr=20.09, ssim=0.509).told == "within rounding: psnr 20.000 -> 20.090, ssim 0.5000 -> 0.5090"
+    assert again(psnr=20.11, ssim=0.5).told == "psnr 20.000 -> 20.110"
     assert again(psnr=20.0, ssim=0.52).told == "ssim 0.5000 -> 0.5200"
     assert again(psnr=20.0).told == "ssim 0.5000 -> absent"
-    assert again(psnr=float("nan"), ssim=0.5).told == "psnr 20.00 -> nan"
+    assert again(psnr=float("nan"), ssim=0.5).told == "psnr 20.000 -> nan"
     copied = replace(stored, scores={"psnr": 156.8})
     rounded = Comparison(stored=copied, again=replace(stored, scores={"psnr": 141.3}))
-    assert (rounded.agrees, rounded.told) == (True, "within 0.1 dB: psnr 156.80 -> 141.30 (both exact)")
+    assert (rounded.agrees, rounded.told) == (True, "within rounding: psnr 156.800 -> 141.300 (both exact)")
     assert not Comparison(stored=copied, again=replace(stored, scores={"psnr": 50.0})).agrees

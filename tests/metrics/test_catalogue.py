@@ -1,11 +1,15 @@
 """What every row of METRICS promises."""
 
+from dataclasses import fields
+
 import pytest
 import torch
 from beartype import beartype
 from jaxtyping import jaxtyped
 
-from gradveil.metrics import METRICS, align
+from gradveil.core.check import options_of
+from gradveil.core.metric import Facts, Metric
+from gradveil.metrics import METRICS, align, facts_of
 from gradveil.metrics.features import FeatureGallery
 from gradveil.metrics.fsim import score_fsim
 from gradveil.metrics.jaccard import tags_in_common
@@ -25,19 +29,19 @@ def network(pictures: torch.Tensor) -> torch.Tensor:
 
 FEATURES = FeatureGallery(name="random", network=network, pictures=OTHERS)
 TAGGER = Tagger(name="random", network=network, features=network)
-OFFERED = {
-    "retrieval": {"gallery": OTHERS},
-    "retrieval-top5": {"gallery": OTHERS},
-    "retrieval-detail": {"gallery": OTHERS},
-    "retrieval-features": {"features": FEATURES},
-    "retrieval-features-top5": {"features": FEATURES},
-    "jaccard": {"tagger": TAGGER},
-}
-FILES = ("lpips", "lpips-vgg")  # test_lpips.py
-BUILT = [METRICS[name](**OFFERED.get(name, {})) for name in METRICS if name not in (*FILES, "labels")]
+OFFERED = {"gallery": OTHERS, "features": FEATURES, "tagger": TAGGER}  # by option, as an audit fills them in
+FILES = ("weights", "weights_vgg")  # test_lpips.py
 
 
-@pytest.mark.parametrize("metric", BUILT, ids=lambda metric: metric.name)
+def build(name: str) -> Metric:
+    return METRICS[name](**{option: OFFERED[option] for option in options_of(METRICS[name]) if option in OFFERED})
+
+
+BUILT = [build(name) for name, row in METRICS.items() if not set(FILES) & set(options_of(row))]
+PICTURES = [metric for metric in BUILT if metric.about == "pictures"]
+
+
+@pytest.mark.parametrize("metric", PICTURES, ids=lambda metric: metric.name)
 def test_scores_each_picture_alone(metric):
     truth = torch.rand(2, 4, 3, 16, 16)
     got = (truth + 0.3 * torch.rand(truth.shape)).clamp(0, 1)
@@ -50,12 +54,13 @@ def test_scores_each_picture_alone(metric):
     torch.testing.assert_close(together, torch.tensor(alone, dtype=together.dtype))
 
 
-@pytest.mark.parametrize("metric", BUILT, ids=lambda metric: metric.name)
+@pytest.mark.parametrize("metric", PICTURES, ids=lambda metric: metric.name)
 def test_the_truth_itself_leaks_most(metric):
     truth = torch.rand(4, 3, 16, 16)
-    sign = 1 if metric.more_is_leakier else -1
     best, blank = metric.score(truth, truth), metric.score(torch.full_like(truth, 0.5), truth)
-    assert (sign * best >= sign * blank).all()
+    for exact, guess in zip(best.tolist(), blank.tolist(), strict=True):
+        assert metric.worst(exact, guess) == exact
+        assert metric.leakage(exact) >= metric.leakage(guess)
     assert best.isfinite().all()
 
 
@@ -66,8 +71,26 @@ def test_names_itself_and_has_a_summary(name):
 
 
 @pytest.mark.parametrize("metric", BUILT, ids=lambda metric: metric.name)
-def test_its_records_carry_its_name(metric):
-    assert metric.name in METRICS
+def test_what_is_built_has_the_facts_of_its_row(metric):
+    facts = facts_of(metric.name)
+    assert {one.name: getattr(metric, one.name) for one in fields(Facts)} == vars(facts)
+
+
+@pytest.mark.parametrize("name", METRICS)
+def test_its_row_has_its_facts(name):
+    facts = METRICS[name].facts
+    assert facts.name == name
+    assert facts.label
+    assert facts.columns[0] == "worst"
+    assert facts_of(f"{name}_fed") is facts
+    assert [one.facts.label for one in METRICS.values()].count(facts.label) == 1
+
+
+@pytest.mark.parametrize("metric", [one for one in PICTURES if one.kind == "rate"], ids=lambda metric: metric.name)
+def test_a_rate_is_made_of_zeros_and_ones(metric):
+    truth = torch.rand(4, 3, 16, 16)
+    scores = torch.cat([metric.score(truth, truth), metric.score(torch.rand(4, 3, 16, 16), truth)])
+    assert set(scores.tolist()) <= {0.0, 1.0}
 
 
 def test_shapes_are_as_annotated():

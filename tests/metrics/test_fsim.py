@@ -187,7 +187,7 @@ def test_every_picture_gets_what_it_gets_alone():
         torch.testing.assert_close(scores[client, example], alone[0])
 
 
-def test_more_noise_is_less_alike():
+def test_more_noise_scores_less():
     rng = torch.Generator().manual_seed(1)
     truth = torch.rand(1, 1, 48, 48, generator=rng).cumsum(-1) / 48
     noise = torch.randn(truth.shape, generator=rng)

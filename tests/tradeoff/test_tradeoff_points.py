@@ -12,11 +12,15 @@ from scipy import stats
 from tradeoff_fakes import candidate, example, leakage, outcome, tiny
 
 from gradveil.core.errors import ConfigError
-from gradveil.tradeoff import Study
+from gradveil.core.metric import Facts
+from gradveil.metrics import METRICS
+from gradveil.tradeoff import Study, points
 from gradveil.tradeoff.defenses import candidates, noise, strengths
-from gradveil.tradeoff.estimates import of_trainings
+from gradveil.tradeoff.estimates import of_pictures, of_trainings
 from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale, next_scale
+from gradveil.tradeoff.measured import Leakage
+from gradveil.tradeoff.page import plot
 from gradveil.tradeoff.settings import checked
 from gradveil.tradeoff.summary import columns, headline, rows, sentences
 
@@ -158,8 +162,8 @@ def test_baselines_are_always_there_and_nobody_twice() -> None:
         ({"stages": (2.0,)}, "--stage: must be shares"),
         ({"noise": ()}, "--noise: a comparison needs noise"),
         ({"noise": (-1.0,)}, "--noise: -1.0 is not a scale"),
-        ({"measure": "lpips"}, "--measure: lpips is not among the metrics"),
-        ({"metrics": ("psnr",)}, "--metric: psnr and retrieval"),
+        ({"measure": "lpips"}, "measure: must be leaked or one of the metrics (psnr, ssim, retrieval), got 'lpips'"),
+        ({"metrics": ("psnr",)}, "metrics: must include psnr and retrieval"),
         ({"split": "half"}, "--split: 'half' is not known"),
         ({"per_round": 9}, "--per-round: 9 of 4"),
         ({"model": "lenett"}, "--model: unknown name"),
@@ -169,7 +173,7 @@ def test_baselines_are_always_there_and_nobody_twice() -> None:
 def test_what_cannot_be_done_is_said_with_its_option(changes: dict, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         checked(tiny(**changes))
-    assert str(error.value).startswith(said.partition(":")[0] if said.startswith("--") else "--defense")
+    assert str(error.value).startswith(said.partition(":")[0])
     assert said in str(error.value)
 
 
@@ -177,3 +181,26 @@ def test_rounds_that_are_attacked() -> None:
     assert tiny(rounds=100, stages=(0.01, 1.0, 0.5)).attacked_rounds() == (1, 50, 100)
     assert math.isclose(tiny(rate=0.3).federation(1).rate, 0.3)
     assert [tiny().federation(k).seed for k in (0, 1)] == [0, 1]
+
+
+@pytest.mark.parametrize("measure", ["lpips", "worst-pixel"])
+def test_the_front_follows_the_direction_of_its_measure(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A metric of which less leaks more: LPIPS, and one that came in a file and a row of its own."""
+    new = Facts(name="worst-pixel", label="Worst pixel", more_is_leakier=False)
+    monkeypatch.setitem(METRICS, "worst-pixel", new.builds(lambda: new.metric(lambda got, truth: got)))
+
+    def measured(values: list[float]) -> Leakage:
+        named = dict(zip("abc", values, strict=True))
+        seen = leakage([20.0, 20, 20], verdict="no leak found")
+        return leakage([20.0, 20, 20], verdict="no leak found", values={**seen.values, measure: named},
+                       measures={**seen.measures, measure: of_pictures(values)})  # fmt: skip
+
+    who = [candidate("none", "none"), candidate("good"), candidate("bad")]
+    audits = {"none": measured([0.1, 0.2, 0.3]), "good": measured([0.6, 0.7, 0.8]), "bad": measured([0.01, 0.0, 0.02])}
+    accuracies = {"none": [0.9] * 3, "good": [0.8] * 3, "bad": [0.7] * 3}
+    found = outcome(who, accuracies, audits, study=tiny(measure=measure, seeds=3))
+    assert set(found.front) == {"none", "good"}
+    assert points.place(found.point("good"), measure).leakage < points.place(found.point("bad"), measure).leakage
+    assert found.point("bad").against.standing in ("leaks more", "no such noise")
+    assert not plot(found, measure).upward
+    assert columns(found)[5] == METRICS[measure].facts.label

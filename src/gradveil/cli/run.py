@@ -13,27 +13,20 @@ import typer
 
 from gradveil.audit.audit import run
 from gradveil.audit.results import read_run
+from gradveil.audit.update_match import MATCH
 from gradveil.audit.verdict import Verdict, as_json
-from gradveil.audit.verdict.estimate import CellResult
+from gradveil.audit.verdict.estimate import CellResult, Estimate
+from gradveil.audit.verdict.leak import CLOSENESS
 from gradveil.config import AuditConfig, build
 from gradveil.config.checkpoint import on_changed_model
 from gradveil.core.compute import Compute
+from gradveil.core.metric import FED, Facts
 from gradveil.experiment import journal, progress
 from gradveil.experiment.folder import JOURNAL
 from gradveil.report.conclude import conclude
+from gradveil.report.scores import list_metrics
 
-COLUMNS = (
-    "defense",
-    "attack",
-    "attacker",
-    "attempted",
-    "failed",
-    "leaked",
-    "identified",
-    "PSNR max",
-    "mean",
-    "95 % CI",
-)
+COLUMNS = ("defense", "attack", "attacker", "attempted", "failed", "leaked", "identified")
 MOST_REASONS = 3
 INCONCLUSIVE = 3
 
@@ -73,52 +66,67 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
         raise typer.Exit(INCONCLUSIVE)
 
 
-def texts(cell: CellResult) -> list[str]:
-    """One cell for people."""
-    psnr = cell.metrics.get("psnr")
-    decibels = [f"{psnr.worst:.1f}", f"{psnr.mean:.1f}"] if psnr else ["-"] * 2
-    between = f"{psnr.low:.1f} to {psnr.high:.1f}" if psnr and psnr.low is not None else "-"
+def columns(metrics: Sequence[Facts]) -> list[str]:
+    """The first metric in full, of the others the worst picture."""
+    names = [f"{one.label} worst" for one in metrics]
+    return [*COLUMNS, *names[:1], *(["mean", "95 % CI"] if names else []), *names[1:]]
+
+
+def texts(cell: CellResult, metrics: Sequence[Facts]) -> list[str]:
+    """One cell for people, below `columns`."""
     found = [
-        "-" if "match" in cell.metrics else str(cell.leaked),
+        "-" if MATCH.name in cell.metrics else str(cell.leaked),
         "-" if cell.identified is None else str(cell.identified),
     ]
-    return [cell.defense, cell.attack, cell.attacker, str(cell.attempted), str(cell.failed), *found, *decibels, between]
+    each = [_measured(cell.metrics.get(one.name), one, in_full=one is metrics[0]) for one in metrics]
+    own = [cell.defense, cell.attack, cell.attacker, str(cell.attempted), str(cell.failed)]
+    return [*own, *found, *(text for texts in each for text in texts)]
+
+
+def _measured(value: Estimate | None, facts: Facts, in_full: bool) -> list[str]:
+    if value is None:
+        return ["-"] * (3 if in_full else 1)
+    worst, mean = (f"{number:.{facts.digits}f}" for number in (value.worst, value.mean))
+    low, high = (None if end is None else f"{end:.{facts.digits}f}" for end in (value.low, value.high))
+    return [worst, mean, "-" if low is None else f"{low} to {high}"] if in_full else [worst]
 
 
 def print_cells(found: Sequence[CellResult]) -> None:
     """A table for each scenario: regimes are never mixed."""
+    names = {name for cell in found for name in cell.metrics if not name.endswith(FED)} | {CLOSENESS.name}
+    metrics = [one for one in list_metrics(names, found[0].facts) if not one.lookup] if found else []
     scenarios = dict.fromkeys(cell.scenario for cell in found)
     for scenario in scenarios:
         if len(scenarios) > 1:
             typer.echo(scenario)
-        print_table([texts(cell) for cell in found if cell.scenario == scenario])
+        print_table(columns(metrics), [texts(cell, metrics) for cell in found if cell.scenario == scenario])
 
 
-def print_table(lines: Sequence[Sequence[str]]) -> None:
+def print_table(names: Sequence[str], lines: Sequence[Sequence[str]]) -> None:
     """Boxed on a terminal, plain columns elsewhere."""
     if sys.stdout.isatty():
         from rich.console import Console
         from rich.markup import escape
         from rich.table import Table
 
-        table = Table(*COLUMNS)
+        table = Table(*names)
         for line in lines:
             table.add_row(*map(escape, line))
         Console().print(table)
         return
-    widths = [max(map(len, column)) for column in zip(COLUMNS, *lines, strict=True)]
-    for line in (COLUMNS, *lines):
+    widths = [max(map(len, column)) for column in zip(names, *lines, strict=True)]
+    for line in (names, *lines):
         typer.echo("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)).rstrip())
 
 
 def print_matches(found: Sequence[CellResult]) -> None:
     """Without originals: how well each attack explains the updates received, and how well without having seen them."""
-    for cell in (cell for cell in found if not cell.control and "match" in cell.metrics):
+    for cell in (cell for cell in found if not cell.control and MATCH.name in cell.metrics):
         blind = [c for c in found if (c.scenario, c.attack, c.control) == (cell.scenario, cell.attack, "prior")]
-        without = [c.metrics["match"].worst for c in blind if "match" in c.metrics]
+        without = [c.metrics[MATCH.name].worst for c in blind if MATCH.name in c.metrics]
         told = f", {without[0]:.3f} without the update" if without else ""
         who = f"{cell.scenario}, {cell.defense}, {cell.attack}, {cell.attacker}"
-        typer.echo(f"{who}: updates match up to {cell.metrics['match'].worst:.3f}{told}")
+        typer.echo(f"{who}: updates match up to {cell.metrics[MATCH.name].worst:.3f}{told}")
 
 
 def print_failures(found: Sequence[CellResult]) -> None:

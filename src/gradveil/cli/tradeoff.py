@@ -109,7 +109,7 @@ def tradeoff(
     ] = None,
     measure: Annotated[
         str | None,
-        ATTACKS("The measure of leakage that the plot shows (default psnr).", metavar="psnr|ssim|lpips|leaked"),
+        ATTACKS("The measure of leakage that the plot shows (default psnr).", metavar="METRIC|leaked"),
     ] = None,
     seed: Annotated[int | None, HOW(SEED)] = None,
     device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
