@@ -32,7 +32,7 @@ def reproduce_cell(
 ) -> None:
     """Compute one trial of a run again; compare every score, and the pictures bit by bit.
 
-    Exit code 0: identical, or within 0.1 dB (as on another device). 1: different.
+    Exit code 0: identical, or equal within rounding (as on another device). 1: different.
 
     [bold]Examples[/bold]
 
