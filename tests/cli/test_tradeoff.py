@@ -52,7 +52,10 @@ def test_a_table_a_page_and_the_numbers(
         (["--seconds", "-1"], "--seconds: must be above 0"),
         (["--measure", "lpips"], "--measure: lpips is not among the metrics"),
         (["--metric", "lpips"], "--lpips-weights: lpips needs AlexNet's LPIPS weights, give the path of the file"),
-        (["--metric", "jaccard:top=3"], "--metric: jaccard needs the weights of EfficientNet-Lite0 or your own classifier"),
+        (
+            ["--metric", "jaccard:top=3"],
+            "--metric: jaccard needs the weights of EfficientNet-Lite0 or your own classifier",
+        ),
         (["--split", "dirichlet:x"], "--split"),
     ],
 )
