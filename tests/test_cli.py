@@ -218,7 +218,7 @@ BAD = {
     "audit --metric psrn": "--metric: unknown name 'psrn', did you mean 'psnr'?",
     "audit --metric lpips": "--lpips-weights: lpips needs AlexNet's LPIPS weights, give the path of the file",
     "audit --metric lpips-vgg": "--lpips-vgg-weights: lpips-vgg needs VGG16's LPIPS weights, give the path of the file",
-    "audit --metric jaccard": "or a classifier of yours, give --tagger FILE",
+    "audit --metric jaccard": "--tagger: jaccard needs the weights of EfficientNet-Lite0 or your own classifier",
     "audit --data digits --metric lpips --lpips-weights no.npz": "no.npz: cannot be read",
     "audit --budget quik": "--budget: unknown name 'quik', did you mean 'quick'?",
     "audit --device gpu": "--device: unknown name 'gpu'",
