@@ -4,7 +4,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: env demo test test-slow test-flower check bench fuzz
+.PHONY: env demo test test-more test-slow test-flower check bench fuzz
 
 env: .venv/ready
 
@@ -18,8 +18,13 @@ demo: env
 	$(BIN)/gradveil audit --out runs/demo
 
 test: env
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
+# kills, torn files, back ends and chunks in all combinations, numbers written down, the page in a browser
+test-more: env
+	$(BIN)/python -m pytest -n 2 -m 'more and not slow'
+
+# minutes each; not in CI
 test-slow: env
 	$(BIN)/python -m pytest -m slow
 

@@ -285,6 +285,7 @@ def test_a_client_alone_is_the_client_among_others(name: str) -> None:
     assert (alone.loss[0] - together.loss[2]).abs() < 1e-9
 
 
+@pytest.mark.more
 @each_attack
 @pytest.mark.parametrize("chunk", [2, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_chunk_gives_the_same_result(name: str, chunk: int) -> None:
@@ -300,6 +301,7 @@ def test_any_order_gives_the_same_result(name: str) -> None:
     assert (shuffled.images - together.images[order]).abs().max() < 1e-9
 
 
+@pytest.mark.more
 @each_attack
 def test_any_back_end_goes_the_same_way(name: str) -> None:
     """Ten steps here; fifty, with more models, in test_backends."""

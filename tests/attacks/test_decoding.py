@@ -214,6 +214,7 @@ def test_instahide_is_undone_from_the_sizes_of_several_rounds(partners: Any) -> 
     assert decoded(scenario, instahide(partners=partners), decode_known(leak="encoding")).mean() > 30
 
 
+@pytest.mark.more
 def test_mixup_falls_to_the_updates_of_a_few_rounds_where_the_unaware_attack_fails() -> None:
     scenario, attack = mixing_scene(4, 4, rounds=4), decode_known(steps=160)
     unaware = replace(scenario, threat=ThreatModel())

@@ -284,6 +284,7 @@ def test_the_tv_of_an_objective_is_that_of_the_picture_before() -> None:
     assert grads["pixels"].abs().max() > 0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", ["shifted", "affine"])
 @pytest.mark.parametrize("examples", [1, 2])
 def test_all_back_ends_take_the_same_way(name: str, examples: int) -> None:
@@ -381,6 +382,7 @@ def test_who_knows_the_shift_itself_needs_no_space_for_it(columns: int) -> None:
     assert adaptive > unaware + 8
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("columns", [2, -2])
 def test_a_learned_shift_finds_the_sign(columns: int) -> None:
     """Two columns are half of the frame's half: tx = +-0.5."""

@@ -107,6 +107,7 @@ def test_a_number_that_is_none_fails_the_trial(name: str, entry: float, tmp_path
         assert failed_clearly(record) or (name in PLANTING and record.scores["psnr"] > 60)
 
 
+@pytest.mark.more
 @each_attack
 @pytest.mark.parametrize("times", [1e25, 1e37])
 def test_an_update_too_large_for_its_distance_fails_or_is_read_exactly(name: str, times: float, tmp_path: Path) -> None:
@@ -133,6 +134,7 @@ def test_a_batch_larger_than_the_number_of_classes(name: str, tmp_path: Path) ->
         assert "repeated-labels" in record.flags
 
 
+@pytest.mark.more
 @each_method
 def test_grayscale(name: str, tmp_path: Path) -> None:
     """As well as in color: far above the blank picture, with the options that succeed on an easy scene."""
@@ -141,6 +143,7 @@ def test_grayscale(name: str, tmp_path: Path) -> None:
         assert over_blank(record) > 3
 
 
+@pytest.mark.more
 @each_method
 def test_pictures_of_one_pixel(name: str, tmp_path: Path) -> None:
     """A pixel has no neighbors: total variation has nothing to say."""

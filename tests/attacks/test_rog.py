@@ -159,6 +159,7 @@ def fedavg() -> Scenario:
     return Scenario(name="rog", model=model, private=private, names=("a",), training=LocalTraining(steps=5, rate=5e-3))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("steps", "local"), [(40, 2), pytest.param(100, 5, marks=pytest.mark.slow)])
 def test_fewer_unknowns_beat_pixels_in_as_many_steps(fedavg: Scenario, steps: int, local: int) -> None:
     """Section 4.2: the same search without the projection is far behind after a hundred steps."""

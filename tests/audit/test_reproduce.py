@@ -86,6 +86,7 @@ def test_a_trial_of_every_cell_and_control_comes_out_identical_and_nothing_is_wr
     assert tree(folder) == before
 
 
+@pytest.mark.more
 def test_a_run_in_workers_on_other_devices_and_with_other_threads_is_the_same(tmp_path: Path) -> None:
     audited = build(from_tables({**TABLES, "defense": {"none": {}}}))
     run(audited, tmp_path / "run", Compute(workers=2, precision="float64", backend="loop", chunk=2))

@@ -71,6 +71,7 @@ def test_a_trial_that_is_really_missing_is_missed(tmp_path: Path) -> None:
     assert judge(read_run(tmp_path / "run")).missing == 0
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_was_cut_anywhere_ends_the_same(tmp_path: Path, workers: int) -> None:
     whole = in_order({"linear": linear(), "second": Noise(), "third": Noise()}, clients=4)

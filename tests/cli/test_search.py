@@ -64,6 +64,7 @@ def test_it_prints_a_table_and_writes_a_file_that_an_audit_takes(desk: Path, cap
     assert list((desk / "runs").iterdir()) == [run]
 
 
+@pytest.mark.more
 def test_killed_and_given_again_it_ends_with_the_same_file(desk: Path, tmp_path: Path) -> None:
     """A real process, killed without warning after its first results."""
     command = [sys.executable, "-m", "gradveil", *SMALL, "--candidates", "24", "--workers", "1", "--quiet"]

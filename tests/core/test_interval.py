@@ -81,6 +81,7 @@ def test_what_is_not_a_rate_is_refused(hits: int, of: int, level: float) -> None
             function(hits, of, level)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("of", SIZES)
 @pytest.mark.parametrize("rate", RATES)
 def test_rates_are_covered_exactly_and_in_simulation(of: int, rate: float) -> None:
@@ -213,11 +214,13 @@ def coverage(name: str, n: int, draws: int, seed: int = 0, batch: int = 1_000) -
     return float(((ends[:, 0] <= truth) & (truth <= ends[:, 1])).mean())
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_means_of_100_are_covered(name: str) -> None:
     assert 0.94 <= coverage(name, 100, DRAWS) <= 0.96
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(("n", "stated"), [(8, 0.89), (16, 0.92), (30, 0.93)])
 def test_means_of_few_are_covered_less_as_the_docstring_says(n: int, stated: float) -> None:
     assert coverage("normal", n, 2_000) == pytest.approx(stated, abs=0.02)

@@ -230,6 +230,7 @@ def test_slopes_are_finite_for_every_client(defense: Defense) -> None:
     assert (slopes.flatten(1).norm(dim=1) > 0).all()
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("attack", ["invertgrad", "gradinversion"])
 def test_with_few_levels_knowing_the_cells_helps(attack: str) -> None:
     data, defense = photos(size=8, limit=8), Uniform(bits=2)

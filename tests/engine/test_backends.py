@@ -226,6 +226,7 @@ def attacked(seen: Observation, backend, steps: int = 50) -> Tensor:
     return got.images
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("name", "examples"),
     [("usual", 1), pytest.param("usual", 3, marks=pytest.mark.slow), ("lenet", 1), ("residual", 2), ("mlp", 1)],

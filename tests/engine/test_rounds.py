@@ -55,6 +55,7 @@ def test_an_observation_hides_what_the_threat_model_does_not_grant() -> None:
     assert all(torch.equal(seen.update[name], told.update[name]) for name in told.update)
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("steps", [1, 2])
 def test_steps_and_rate_are_right_and_the_note_says_what_was_assumed(steps: int) -> None:
     training, notes = estimated(seen_in(untold(steps, 0.1)), HERE, TRIED)

@@ -77,6 +77,7 @@ def kept_of(said: str) -> int:
     return int(found[1])
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("every", [3, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["fsync", "replace"])
 def test_whichever_write_fails_the_same_command_finishes_identically(
@@ -123,6 +124,7 @@ def limited(folder: Path, limit: int) -> None:
     main([*COMMAND, str(folder)])
 
 
+@pytest.mark.more
 def test_a_limit_on_the_size_of_files_tears_a_write_and_nothing_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -91,6 +91,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.more
 def test_ctrl_c_once_or_twice_and_the_signal_of_a_scheduler(tmp_path: Path, whole: Path) -> None:
     ways = [[signal.SIGINT], [signal.SIGINT, signal.SIGINT], [signal.SIGTERM]]
     interrupted_often(tmp_path, whole, [*ways, [signal.SIGINT], [signal.SIGINT]])

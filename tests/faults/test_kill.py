@@ -21,6 +21,8 @@ from gradveil.audit.results import read_run
 from gradveil.audit.verdict import judge
 from gradveil.core.compute import Compute
 
+pytestmark = pytest.mark.more
+
 
 class Small(Compute):
     """Shards that are done within the life of a child."""

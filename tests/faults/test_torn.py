@@ -40,6 +40,7 @@ def without_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.fsync", lambda handle: None)
 
 
+@pytest.mark.more
 def test_cut_at_every_byte_of_the_last_records_no_record_is_wrong(whole: Path, tmp_path: Path) -> None:
     expected = records(whole)[-LAST - 2 :]
     content = b"".join(map(encode, expected))
@@ -86,6 +87,7 @@ def test_a_flip_in_the_middle_is_refused_with_name_and_offset_and_nothing_is_tou
         assert path.read_bytes() == bytes(bad)
 
 
+@pytest.mark.more
 def test_a_flip_at_the_end_costs_that_record_and_is_never_believed(whole: Path, tmp_path: Path) -> None:
     expected = records(whole)[-LAST:]
     content = b"".join(map(encode, expected))

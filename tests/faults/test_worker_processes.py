@@ -134,6 +134,7 @@ def raise_memory_error() -> None:
     raise MemoryError
 
 
+@pytest.mark.more
 def test_all_at_once(tmp_path: Path, notes: Path) -> None:
     """Four attacks in one run, each sick in its way: every trial is there, and only the sick ones failed."""
     attacks = {
@@ -172,6 +173,7 @@ SCENES = [
 ]
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("scene", SCENES)
 def test_one_table_for_any_number_of_workers(scene, tmp_path: Path) -> None:
     """A real search in float32, to the last bit."""
@@ -182,6 +184,7 @@ def test_one_table_for_any_number_of_workers(scene, tmp_path: Path) -> None:
     assert len(tables) == 1
 
 
+@pytest.mark.more
 def test_another_number_of_workers_goes_on_with_a_run(tmp_path: Path) -> None:
     whole = search(one_picture(5, smooth()))
     run(whole, tmp_path / "whole", Pairs())

@@ -28,6 +28,8 @@ from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
 
+pytestmark = pytest.mark.more
+
 WITHIN = 0.3  # dB
 EXACT = 80.0  # dB: beyond it only rounding is measured
 PICTURES, SIZE = 4, 16

@@ -17,6 +17,7 @@ def scripts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(ROOT / "fuzz")
 
 
+@pytest.mark.more
 @pytest.mark.parametrize("name", COUNTS)
 def test_no_input_breaks_the_contract(name: str) -> None:
     driver = importlib.import_module("driver")

@@ -74,21 +74,25 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, l
     return home, json.loads(run.stdout.splitlines()[-1])
 
 
+@pytest.mark.more
 def test_every_command_ran(session: tuple[Path, dict[str, list]]) -> None:
     assert session[1]["codes"] == [0] * len(COMMANDS)
 
 
+@pytest.mark.more
 def test_nobody_was_called_and_nobody_can_call(session: tuple[Path, dict[str, list]]) -> None:
     assert session[1]["attempts"] == []
     assert session[1]["sockets"] == []
 
 
+@pytest.mark.more
 def test_nothing_is_written_outside_of_out(session: tuple[Path, dict[str, list]]) -> None:
     home = session[0]
     outside = [name for name in tree(home) if name not in ("cwd", "tmp") and not name.startswith("cwd/out")]
     assert outside == []
 
 
+@pytest.mark.more
 def test_everything_is_for_its_owner_alone(session: tuple[Path, dict[str, list]]) -> None:
     written = list((session[0] / "cwd").rglob("*"))
     assert len(written) > 10

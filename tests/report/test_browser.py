@@ -11,6 +11,8 @@ from gradveil.audit.results import Run
 from gradveil.report import write_report
 from gradveil.report.build import render
 
+pytestmark = pytest.mark.more
+
 CHROMIUM = Path("/usr/bin/chromium")
 QUIET = [
     "--no-sandbox",

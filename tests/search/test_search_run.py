@@ -72,6 +72,7 @@ def test_every_picture_has_an_area_and_every_policy_its_blocks(found) -> None:
         assert places == list(range(8))
 
 
+@pytest.mark.more
 def test_processes_give_the_same_file(found, tmp_path: Path) -> None:
     outcome, _ = found
     for workers in (1, 2):
@@ -117,6 +118,7 @@ def test_a_score_does_not_depend_on_who_else_is_there(found, tmp_path: Path) -> 
     assert len(one) > 0
 
 
+@pytest.mark.more
 def test_a_race_looks_at_less_and_finds_the_same_best(tmp_path: Path) -> None:
     wide = {"candidates": 24, "top": 2, "images": 16, "score": "ats-paper"}
     raced, full = (search(small(strategy=kind, **wide), tmp_path / kind, FORK) for kind in ("race", "full"))

@@ -127,6 +127,7 @@ def test_it_goes_on_where_it_was_killed(found: tuple[Outcome, Path], tmp_path: P
         assert len(keys) == len(set(keys)) == len(lines)
 
 
+@pytest.mark.more
 def test_processes_give_the_same_table(found: tuple[Outcome, Path], tmp_path: Path) -> None:
     assert run(tiny(), tmp_path / "run", Compute(workers=2)).as_json() == found[0].as_json()
 
