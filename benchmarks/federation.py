@@ -18,7 +18,7 @@ from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.provenance import device_name, now
 from gradveil.models import MODELS
-from gradveil.train.federated import train
+from gradveil.train.federated import train_federation
 from gradveil.train.settings import Federation
 
 WAYS: dict[str, dict[str, Any]] = {
@@ -62,7 +62,7 @@ def measured(method: Any, way: str, device: str, args: argparse.Namespace) -> di
     settings: dict[str, Any] = {"batchnorm": "batch-shared", "batch_size": args.batch_size, "rate": 0.01}
     federation = Federation(clients=args.clients, rounds=2 * args.rounds, method=method, **settings)
     ends: list[float] = []
-    train(
+    train_federation(
         MODELS[args.model](classes=10, shape=(3, 32, 32)),
         Batch(images, labels),
         Batch(images[:10], labels[:10]),

@@ -23,9 +23,9 @@ from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.provenance import device_name
 from gradveil.models import MODELS
-from gradveil.train.federated import evenly, train
+from gradveil.train.federated import train_federation
 from gradveil.train.result import RoundResult
-from gradveil.train.settings import Federation
+from gradveil.train.settings import Federation, evenly
 
 CLIENTS = 10
 PAPER = {"none": 76.88, "hybrid": 76.89}  # percent, table 2, rows Standard and [15]
@@ -90,7 +90,7 @@ def trained(name: str, training: Dataset, test: Dataset, args: argparse.Namespac
     constants = {"mean": training.mean, "std": training.std}
     model = MODELS[args.model](classes=training.targets.shape[1], shape=training.shape, **constants)
     curve = Curve(args.out / "curves.jsonl", name, each, args, begin)
-    train(
+    train_federation(
         model,
         Batch(training.images, training.targets),
         Batch(test.images, test.targets),

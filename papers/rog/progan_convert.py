@@ -24,7 +24,7 @@ from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
 from gradveil.core.seeds import Seed
 from gradveil.generators.progan import EPSILON, SLOPE, ProGan
-from gradveil.generators.sheet import samples_sheet
+from gradveil.transforms.picture import picture_grid
 from gradveil.generators.stored import store_network
 
 SHOWN, BLOCKS = 32, 6
@@ -49,7 +49,7 @@ def main() -> None:
     if args.sheet is not None:
         with torch.no_grad():
             faces = model.float()(torch.randn(SHOWN, 512, generator=Seed(0).at("sheet").rng()))
-        write_whole(args.sheet, samples_sheet(faces, columns=8))
+        write_whole(args.sheet, picture_grid(faces, columns=8))
 
 
 def read(folder: Path) -> dict[str, np.ndarray]:

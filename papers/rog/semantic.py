@@ -49,7 +49,7 @@ from gradveil.defenses import DEFENSES
 from gradveil.engine.gan_inversion import Likeness
 from gradveil.generators.files import is_user_generator
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.generators.sheet import samples_sheet
+from gradveil.transforms.picture import picture_grid
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.metrics.features import FeatureGallery, of_alexnet
@@ -142,7 +142,7 @@ def main() -> None:
         write(head | line, args.out)
         if args.sheet is not None and number == 0:
             rows = [shown[name].flatten(0, 1)[:SHOWN] for name in SHEET]
-            write_whole(args.sheet, samples_sheet(torch.cat(rows), len(rows[0])))
+            write_whole(args.sheet, picture_grid(torch.cat(rows), len(rows[0])))
     for name, metrics in kept.items():
         means = {metric: about(torch.cat(values)) for metric, values in metrics.items()}
         tell(head | {"attack": name, "search": args.steps, **means}, args.out)

@@ -57,8 +57,10 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.search.settings import Search as Search
     from gradveil.tradeoff.settings import Study as Study
     from gradveil.tradeoff.study import run as tradeoff  # noqa: F401
-    from gradveil.train.federated import train as train
+    from gradveil.train.federated import train_federation as train_federation
+    from gradveil.train.run import train as train
     from gradveil.train.settings import Federation as Federation
+    from gradveil.train.settings import TrainSettings as TrainSettings
 
 __version__ = "0.1.0"
 
@@ -88,6 +90,7 @@ _HOME = {
     "Seed": "core.seeds",
     "Study": "tradeoff.settings",
     "ThreatModel": "core.scenario",
+    "TrainSettings": "train.settings",
     "Truth": "core.observation",
     "Verdict": "audit.verdict",
     "build": "config",
@@ -98,6 +101,7 @@ _HOME = {
     "observe": "core.server",
     "read_run": "audit.results",
     "run": "audit.audit",
+    "train_federation": "train.federated",
     "veil": "flower",
     "write_report": "report.build",
 }
@@ -106,7 +110,7 @@ _FUNCTIONS = {  # of packages of the same name: module and function
     "protect": ("protect.offline", "protect"),
     "search": ("search.search", "search"),
     "tradeoff": ("tradeoff.study", "run"),
-    "train": ("train.federated", "train"),
+    "train": ("train.run", "train"),
 }
 
 __all__ = ["__version__", *_HOME, *_FUNCTIONS]  # pyright: ignore[reportUnsupportedDunderAll]

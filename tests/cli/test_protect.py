@@ -173,7 +173,7 @@ def test_killed_and_gone_on_with_it_is_the_same(desk: Path) -> None:
 def test_a_part_that_was_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     protect(out="undisturbed")
     with monkeypatch.context() as patch:
-        patch.setattr(offline, "_finished", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(offline, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert protect() == 130
     part = Path("encoded/parts/000000004.safetensors")
     part.write_bytes(part.read_bytes()[:-1] + b"\x01")
@@ -268,7 +268,7 @@ def test_an_extractor_is_trained_stored_and_used(capsys: pytest.CaptureFixture[s
     [
         (["--out", "w.pt"], "ends in .safetensors"),
         (["--out", "w.safetensors", "--model", "lennet"], "did you mean 'lenet'"),
-        (["--out", "w.safetensors", "--epochs", "0"], "0 epochs"),
+        (["--out", "w.safetensors", "--epochs", "0"], "must be 1 or more"),
         (["--out", "no/w.safetensors"], "no is no folder"),
         (["--out", "w.safetensors", "--data-option", "sise=3"], "did you mean 'size'"),
     ],

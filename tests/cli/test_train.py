@@ -14,11 +14,13 @@ from safetensors.torch import load_file
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.audit import Audit
 from gradveil.cli import main
-from gradveil.cli.train_asked import checkpoints_of
+from gradveil.cli.train import read_checkpoints
 from gradveil.config import build
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
+from gradveil.train.run import train
+from gradveil.train.settings import Federation, TrainSettings
 
 SMALL = ["train", "--data-option", "limit=64", "--rounds", "4", "--clients", "4", "--batch-size", "8"]
 
@@ -84,13 +86,13 @@ def test_epochs_are_rounds_of_fedsgd(tmp_path: Path, capsys) -> None:
         (["--bn", "none"], "--bn: unknown name 'none'"),
         (["--rate", "nan"], "--rate: must be above 0 and finite, got nan"),
         (["--momentum", "1"], "--momentum: must be 0 or more and below 1"),
-        (["--epochs", "2"], "--epochs: is for --method fedsgd"),
+        (["--epochs", "2"], "--epochs: replaces --rounds, leave one"),
         (["--engine", "ray"], "--engine: unknown name 'ray'"),
         (["--device", "tpu"], "--device"),
         (["--precision", "half"], "--precision"),
-        (["--checkpoints", "often"], "--checkpoints: 'often' is neither"),
-        (["--checkpoints", "2,9"], "--checkpoints: round 9 is not one of 1 to 4"),
-        (["--data-option", "split=test"], "--data-option: training takes the splits"),
+        (["--checkpoints", "often"], "--checkpoints: must be a number, or rounds"),
+        (["--checkpoints", "2,9"], "--checkpoints: must be rounds of 1 to 4, got 9"),
+        (["--data-option", "split=test"], "--data-option: training uses the splits"),
         (["--out", "a/../b"], "--out"),
         (["--chunk", "0"], "--chunk"),
         (["--evaluate-every", "-1"], "--evaluate-every: must be at least 1"),
@@ -108,26 +110,43 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 
 def test_checkpoints_are_evenly_spaced() -> None:
-    assert checkpoints_of("4", 100) == (25, 50, 75, 100)
-    assert checkpoints_of("3", 2) == (1, 2)
-    with pytest.raises(ConfigError):
-        checkpoints_of("0,4", 10)
+    assert TrainSettings(checkpoints=4).rounds_saved(100) == (25, 50, 75, 100)
+    assert TrainSettings(checkpoints=3).rounds_saved(2) == (1, 2)
+    assert read_checkpoints("0,4") == (0, 4)
+    with pytest.raises(ConfigError, match="must be rounds of 1 to 20, got 0"):
+        TrainSettings(checkpoints=(0, 4))
+
+
+def test_the_library_does_what_the_command_does(tmp_path: Path) -> None:
+    assert called(*SMALL, "--quiet", "--out", str(tmp_path / "one"), "--checkpoints", "4") == 0
+    few = Federation(clients=4, rounds=4, batch_size=8, rate=0.05, momentum=0.9, batchnorm="batch-shared")
+    settings = TrainSettings(data_options={"limit": 64}, federation=few, checkpoints=4)
+    trained = train(tmp_path / "two", settings)
+    assert [one.round for one in trained.curve] == [1, 2, 3, 4]
+    for name in ("config.toml", "checkpoints/round-000004.safetensors"):
+        assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        (["--seed", "-1"], "--seed: must be between 0 and"),
+        (["--seed", "-1"], "--seed: must be 0 to 2^63"),
         (["--per-round", "0"], "--per-round: must be 1 to 4 (the number of clients), got 0"),
         (["--weight-decay", "-1"], "--weight-decay: must be 0 or more and finite, got -1.0"),
         (
             ["--topology", "gossip", "--neighbors", "random:4"],
             "--neighbors: must be at most random:3 (3 other clients), got random:4",
         ),
-        (["--method", "fedsgd", "--local-epochs", "3"], "--local-epochs: a client of fedsgd takes one batch a round"),
+        (
+            ["--method", "fedsgd", "--local-epochs", "3"],
+            "--local-epochs: with --method fedsgd a client takes one batch",
+        ),
         (["--engine", "flowr"], "--engine: unknown name 'flowr', did you mean 'flower'?"),
-        (["--engine", "flower", "--precision", "bf16"], "--precision: bf16 is not for --engine flower, leave it out"),
-        (["--engine", "flower", "--model", "net.py:make"], "--model: --engine flower trains models of the catalogue"),
+        (["--engine", "flower", "--precision", "bf16"], "--precision: bf16 needs --engine local"),
+        (
+            ["--engine", "flower", "--model", "net.py:make"],
+            "--model: --engine flower trains models of the catalogue only",
+        ),
         (["--data", "photoss"], "--data: unknown name 'photoss', did you mean 'photos'?"),
         (["--data-option", "sise=3"], "--data-option: sise: unknown key, did you mean 'size'?"),
         (["--clients", "100"], "--clients: must be at most 64 (the number of pictures), got 100"),

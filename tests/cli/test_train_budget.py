@@ -71,9 +71,9 @@ def test_other_defenses_have_no_account(tmp_path: Path, capsys: pytest.CaptureFi
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--defense", "dpsgd", "--delta", "0"], "--delta: 0.0 is out of range"),
-        (["--defense", "dpsgd", "--delta", "nan"], "--delta: nan is out of range"),
-        (["--defense", "prune", "--delta", "1e-5"], "--delta: is of the epsilon of dpsgd and fedcdp"),
+        (["--defense", "dpsgd", "--delta", "0"], "--delta: must be above 0 and below 1, such as 1e-5, got 0.0"),
+        (["--defense", "dpsgd", "--delta", "nan"], "--delta: must be above 0 and below 1, such as 1e-5, got nan"),
+        (["--defense", "prune", "--delta", "1e-5"], "--delta: belongs to the epsilon of dpsgd and fedcdp"),
     ],
 )
 def test_a_delta_that_means_nothing_is_refused(

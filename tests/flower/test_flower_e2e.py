@@ -34,7 +34,7 @@ from gradveil.flower.simulation import Job
 from gradveil.flower.train import QUIET, START
 from gradveil.flower.train import train as train_by_flower
 from gradveil.models import MODELS
-from gradveil.train.federated import train as train_here
+from gradveil.train.federated import train_federation as train_here
 from gradveil.train.partition import partition
 from gradveil.train.result import Trained
 from gradveil.train.settings import Federation

@@ -66,6 +66,9 @@ def program() -> None:
     capture.save(3)  # error
 
     pictures = Batch(torch.zeros(4, 1, 8, 8), torch.eye(4))
-    print(gradveil.train(torch.nn.Flatten(), pictures, pictures, Federation(rounds=2), defense).model)
-    gradveil.train(torch.nn.Flatten(), pictures)  # error
+    print(gradveil.train_federation(torch.nn.Flatten(), pictures, pictures, Federation(rounds=2), defense).model)
+    gradveil.train_federation(torch.nn.Flatten(), pictures)  # error
+    print(gradveil.train("runs/pruned", defense="prune:ratio=0.9", rounds=5).accuracy)
+    gradveil.train(nonsense=3)  # error
+    print(gradveil.protect("pictures/", "ats:3-1-7", "encoded")["data"])
     print(gradveil.no_such_name)  # error

@@ -22,7 +22,7 @@ from gradveil.train import federated as local
 from gradveil.train import folder as folders
 from gradveil.train.aggregate import fits
 from gradveil.train.client import Reply
-from gradveil.train.federated import train
+from gradveil.train.federated import train_federation
 from gradveil.train.result import RoundResult
 from gradveil.train.settings import Federation
 
@@ -56,7 +56,7 @@ class FlakyPictures(Defense):
 @pytest.mark.parametrize("method", ["fedsgd", "fedavg"])
 def test_who_sends_no_numbers_is_left_out_and_named(defense: Defense, topology: str, method: str) -> None:
     federation = Federation(clients=4, rounds=6, batch_size=6, topology=topology, method=method)  # type: ignore[arg-type]
-    got = train(plain_model(), DATA, JUDGED, federation, defense)
+    got = train_federation(plain_model(), DATA, JUDGED, federation, defense)
     assert 0 < sum(one.dropped for one in got.curve) < 24
     for one in got.curve:
         assert one.dropped == len(one.names)
@@ -69,14 +69,14 @@ def test_who_sends_no_numbers_is_left_out_and_named(defense: Defense, topology: 
 @pytest.mark.parametrize("topology", ["central", "gossip"])
 def test_a_round_in_which_nobody_is_left_is_void(topology: str) -> None:
     federation = Federation(clients=3, rounds=2, batch_size=4, topology=topology)  # type: ignore[arg-type]
-    got = train(plain_model(), DATA, JUDGED, federation, Flaky(2.0))
+    got = train_federation(plain_model(), DATA, JUDGED, federation, Flaky(2.0))
     assert [(one.void, one.dropped) for one in got.curve] == [(True, 3), (True, 3)]
     assert far(got.model, plain_model()) < 1e-7
 
 
 def test_a_huge_but_finite_update_does_not_end_the_model() -> None:
     federation = Federation(clients=3, rounds=2, batch_size=8)
-    got = train(plain_model(), DATA, JUDGED, federation, Flaky(2.0, 3e38))
+    got = train_federation(plain_model(), DATA, JUDGED, federation, Flaky(2.0, 3e38))
     assert all(bool(x.isfinite().all()) for x in got.model.state_dict().values())
 
 
@@ -113,7 +113,7 @@ def test_hostile_replies_do_not_fit() -> None:
 )
 def test_data_of_the_wrong_shape_is_refused_before_anything_is_written(data: Batch, tmp_path: Path) -> None:
     with pytest.raises(ConfigError):
-        train(plain_model(), data, JUDGED, FEDERATION, Defense(), folder=tmp_path / "run")
+        train_federation(plain_model(), data, JUDGED, FEDERATION, Defense(), folder=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -128,7 +128,7 @@ def run(folder: Path | None, kill_at: int | None = None, **more: Any):
 
     checkpoints = (2, 8) if folder else ()
     federation = replace(FEDERATION, **more.pop("settings", {}))
-    return train(
+    return train_federation(
         normalized_model(), DATA, JUDGED, federation, more.pop("defense", Defense()),
         folder=folder, checkpoints=checkpoints, evaluate_every=2, on_round=heard, **more,
     )  # fmt: skip

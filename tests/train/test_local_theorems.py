@@ -16,7 +16,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.stack import stack
 from gradveil.train.client import pictures_of
-from gradveil.train.federated import train
+from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
 from gradveil.train.settings import Federation
 
@@ -25,7 +25,7 @@ DATA, JUDGED = pictures(), pictures(6, seed=1)
 
 def trained(model: nn.Module, defense: Defense | None = None, how: dict[str, Any] | None = None, **settings: Any):
     federation = Federation(**{"clients": 3, "rounds": 4, "batch_size": 4, **settings})
-    return train(
+    return train_federation(
         model, DATA, JUDGED, federation, defense or Defense(), precision="float64", evaluate_every=4, **(how or {})
     )
 
@@ -146,7 +146,7 @@ def test_bfloat16_goes_the_same_way_and_keeps_the_statistics_of_each_client() ->
     settings: dict[str, Any] = {"method": "fedsgd", "batchnorm": "batch-shared", "rate": 0.05}
     exact = trained(normalized_model(), **settings)
     federation = Federation(clients=3, rounds=4, batch_size=4, **settings)
-    rounded = train(normalized_model(), DATA, JUDGED, federation, Defense(), precision="bf16")
+    rounded = train_federation(normalized_model(), DATA, JUDGED, federation, Defense(), precision="bf16")
     assert 0 < far(rounded.model, exact.model) < 0.02
     assert far(exact.model, normalized_model()) > 0.1
 

@@ -17,13 +17,14 @@ from gradveil.cli.bench import bench
 from gradveil.cli.capture import capture
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.check_model import check_model
-from gradveil.cli.protect import protect, train_extractor
+from gradveil.cli.protect import protect
 from gradveil.cli.report import report
 from gradveil.cli.reproduce import reproduce_cell
 from gradveil.cli.search import search
 from gradveil.cli.table import table
 from gradveil.cli.tradeoff import tradeoff
 from gradveil.cli.train import train
+from gradveil.cli.train_extractor import train_extractor
 from gradveil.cli.train_gan import train_gan
 from gradveil.cli.train_generator import train_generator
 from gradveil.cli.verify import verify

@@ -38,7 +38,14 @@ def in_options(error: GradveilError, options: Mapping[str, str]) -> str:
         return f"{options[name]} {value}" if value else options[name]
 
     message = MENTION.sub(option, error.message)
-    return f"{options.get(error.key, error.key)}: {message}" if error.key else message
+    key, rest = error.key, message
+    if not key:
+        key, colon, rest = message.partition(": ")
+        if not colon or key.partition(".")[0] not in options:
+            return message
+    head, _, inner = key.partition(".")
+    place = f"{options[head]}: {inner}" if inner and head in options else options.get(key, key)
+    return f"{place}: {rest}"
 
 
 def options_of(app: object, arguments: list[str]) -> dict[str, str]:

@@ -1,7 +1,11 @@
-"""`gradveil protect` and `gradveil train-extractor`: from options to encoded pictures."""
+"""`gradveil protect`: from options to encoded pictures."""
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -9,9 +13,10 @@ import typer
 
 from gradveil.cli._help import DATA_OPTION, DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET, SEED
 from gradveil.cli.audit import METHOD, option
+from gradveil.core.errors import ConfigError, DiskError
 
 WHAT, HOW, OUT = option("What is encoded"), option("How it is computed"), option("What comes out")
-LEARN = option("How it is trained")
+PRECISIONS = ("float32", "tf32", "bf16")
 
 
 def protect(
@@ -47,36 +52,55 @@ def protect(
 
     gradveil audit --data encoded/encoded.npz   [dim]how much the encoded pictures leak[/dim]
     """
-    from gradveil.cli.protect_run import compute_on, protect_and_tell, with_precision
+    from gradveil.cli.options import check_out, compute_of
+    from gradveil.core.choice import parse_pairs
+    from gradveil.core.errors import unknown
+    from gradveil.data.encoded import ARCHIVE, SHEET
+    from gradveil.experiment import progress
+    from gradveil.protect.offline import protect
 
-    made_by, compute = with_precision(defense, precision), compute_on(device, precision)
-    protect_and_tell(data, data_option or [], made_by, out, seed, compute, quiet)
+    if precision not in PRECISIONS:
+        raise unknown("name", precision, PRECISIONS, where="precision")
+    compute = compute_of(device, "float32" if precision == "bf16" else precision, "auto", None)
+    check_out(out)
+    if precision == "bf16":
+        defense = in_bf16(defense)
+    start, options = time.monotonic(), parse_pairs(data_option or [], "data_options")
+    with resumable(out):
+        manifest = protect(
+            data, defense, out, data_options=options, seed=seed, compute=compute, progress=progress.for_stream(quiet)
+        )
+    if not quiet:
+        count, seconds = manifest["data"]["pictures"], time.monotonic() - start
+        typer.echo(f"{count} pictures in {seconds:.1f} s ({count / seconds:.1f} a second): {out / ARCHIVE}")
+        typer.echo(f"{out / SHEET} shows the first of them before and after: it is as private as they are")
 
 
-def train_extractor(
-    data: Annotated[str, typer.Argument(metavar="DATA", help=f"Public pictures: {PICTURES}.", show_default=False)],
-    out: Annotated[Path, OUT("File to write the weights to, with their provenance.", metavar="FILE.safetensors")],
-    model: Annotated[
-        str, LEARN("Name of the model to train (`gradveil list models`; default resnet18).", metavar="NAME")
-    ] = "resnet18",
-    data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
-    epochs: Annotated[int, LEARN("Passes over the pictures (default 30).")] = 30,
-    rate: Annotated[float, LEARN("Initial learning rate (default 0.1).")] = 0.1,
-    batch_size: Annotated[int, LEARN("Pictures in a step (default 128).")] = 128,
-    seed: Annotated[int, LEARN(SEED)] = 0,
-    device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
-    quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
-) -> None:
-    """Train the feature extractor that LODA uses, on public pictures, and write it as .safetensors.
+def in_bf16(defense: str) -> str:
+    """The same defense with features in bfloat16: an option of its own, which rounds features alone."""
+    from gradveil.core.check import options_of
+    from gradveil.core.choice import parse_choice
+    from gradveil.defenses import DEFENSES
 
-    [bold]Examples[/bold]
+    name = parse_choice(defense, "defense", DEFENSES).name
+    if name in DEFENSES and "bf16" not in options_of(DEFENSES[name]):
+        raise ConfigError(f"{name} has no features to round to bf16, take float32 or tf32", key="precision")
+    return f"{defense}{',' if ':' in defense else ':'}bf16=true"
 
-    gradveil train-extractor cifar100 --data-option root=data --out extractor.safetensors --device cuda
 
-    gradveil train-extractor public/ --data-option size=32 --model lenet --epochs 10 --out extractor.safetensors
-    """
-    from gradveil.cli.protect_run import compute_on, train_and_tell
-    from gradveil.train.extractor import ExtractorTraining
+@contextmanager
+def resumable(out: Path) -> Iterator[None]:
+    """Finished parts are kept however the command ends: the message says so."""
+    from gradveil.experiment import journal
+    from gradveil.experiment.folder import BROKEN, FULL, JOURNAL
 
-    schooling = ExtractorTraining(model=model, epochs=epochs, rate=rate, batch_size=batch_size, seed=seed)
-    train_and_tell(data, data_option or [], schooling, out, compute_on(device, "float32"), quiet)
+    try:
+        yield
+    except KeyboardInterrupt:
+        parts = len(journal.read(out / JOURNAL))
+        print(f"interrupted: {parts} parts are kept, give the same command again", file=sys.stderr)
+        raise typer.Exit(130) from None
+    except OSError as error:
+        if error.errno not in FULL + BROKEN:
+            raise
+        raise DiskError(f"{out}: {error.strerror}, finished parts are kept, give the same command again") from error

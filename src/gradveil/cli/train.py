@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from gradveil.cli._help import (
     DATA_OPTION,
@@ -19,6 +24,12 @@ from gradveil.cli._help import (
     SEED,
 )
 from gradveil.cli.audit import METHOD, option
+from gradveil.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gradveil.train.result import Trained
+    from gradveil.train.run import Training
+    from gradveil.train.settings import TrainSettings
 
 WHAT, WHO = option("What is trained"), option("Who trains")
 STEPS, HOW, OUT = option("How they train"), option("How it is computed"), option("What comes out")
@@ -131,28 +142,106 @@ def train(
 
     [dim]Run the same command again to resume. gradveil list defenses|models|data prints the names.[/dim]
     """
-    from gradveil.cli.train_asked import Asked
-    from gradveil.cli.train_run import run_and_tell
+    from gradveil.cli.options import check_out, compute_of
+    from gradveil.train.settings import Federation, TrainSettings
 
-    asked = Asked(
-        model=model,
-        data=data,
-        data_options=tuple(data_option or ()),
-        defense=defense,
-        rounds=rounds,
-        epochs=epochs,
-        checkpoints=checkpoints,
-        evaluate_every=evaluate_every,
-        engine=engine,
-        device=device,
-        precision=precision,
-        chunk=chunk,
-        delta=delta,
-        federation={
-            "clients": clients, "per_round": per_round, "split": split, "topology": topology, "neighbors": neighbors,
-            "method": method, "local_epochs": local_epochs, "batch_size": batch_size, "rate": rate,
-            "momentum": momentum, "nesterov": nesterov, "weight_decay": weight_decay, "decay": decay,
-            "proximal": proximal, "augment": augment, "error_feedback": error_feedback, "batchnorm": bn, "seed": seed,
-        },
+    check_out(out)
+    if epochs is not None and rounds is not None:
+        raise ConfigError("replaces `rounds`, leave one of them out", key="epochs")
+    words: Any = {"topology": topology, "method": method, "batchnorm": bn}  # checked by the library
+    federation = Federation(
+        clients=clients, per_round=per_round, rounds=20 if rounds is None else rounds, split=split,
+        neighbors=neighbors, local_epochs=local_epochs, batch_size=batch_size, rate=rate, momentum=momentum,
+        nesterov=nesterov, weight_decay=weight_decay, decay=decay, proximal=proximal, augment=augment,
+        error_feedback=error_feedback, seed=seed, **words,
     )  # fmt: skip
-    run_and_tell(asked, out, as_json=as_json, quiet=quiet)
+    words = {"engine": engine, "precision": precision}
+    settings = TrainSettings(
+        model=model, data=data, data_options=tuple(data_option or ()), defense=defense, federation=federation,
+        epochs=epochs, checkpoints=read_checkpoints(checkpoints), evaluate_every=evaluate_every, device=device,
+        chunk=chunk, delta=delta, **words,
+    )  # fmt: skip
+    compute_of(device, "float32", "auto", chunk)  # whether the device is there
+    run_and_print(settings, out, as_json=as_json, quiet=quiet)
+
+
+def read_checkpoints(text: str) -> int | tuple[int, ...]:
+    """`4`: a number of checkpoints; `10,50`: rounds.
+
+    >>> read_checkpoints("4"), read_checkpoints("1,20")
+    (4, (1, 20))
+    """
+    parts = text.split(",")
+    if not all(part.strip().isdecimal() and len(part) < 10 for part in parts):
+        raise ConfigError(f"must be a number, or rounds such as 10,50,100, got {text[:50]!r}", key="checkpoints")
+    return int(text) if len(parts) == 1 else tuple(map(int, parts))
+
+
+def run_and_print(settings: TrainSettings, out: Path | None, *, as_json: bool, quiet: bool) -> None:
+    from gradveil.train.progress import RoundProgress
+    from gradveil.train.run import prepare_training
+
+    training = prepare_training(settings, out)
+    if training.privacy is not None and not (quiet or as_json):
+        print(training.privacy, file=sys.stderr)  # before the minutes are spent
+    progress = RoundProgress(training.federation.rounds, quiet or as_json)
+    try:
+        trained = simulate(training) if settings.engine == "flower" else training.run(progress.round)
+    except KeyboardInterrupt:
+        print(interruption(training), file=sys.stderr)
+        raise typer.Exit(130) from None
+    finally:
+        progress.end()
+    if as_json:
+        typer.echo(json.dumps(trained.to_json(training.folder, training.privacy), indent=2))
+    elif not quiet:
+        for line in summary(trained, training):
+            typer.echo(line)
+
+
+def simulate(training: Training) -> Trained:
+    from gradveil.flower.train import simulate
+
+    return simulate(training)
+
+
+def interruption(training: Training) -> str:
+    from gradveil.train.folder import TrainingFolder, count_rounds
+
+    local = training.settings.engine == "local"
+    rounds = count_rounds(TrainingFolder(training.folder)) if local else "finished"
+    return f"interrupted: {rounds} rounds are kept, go on with --out {training.folder}"
+
+
+def summary(trained: Trained, training: Training) -> list[str]:
+    """The result for people, line by line."""
+    lines = [f"note: {note}" for note in trained.notes]
+    if void := sum(one.void for one in trained.curve):
+        lines.append(f"{void} of {len(trained.curve)} rounds were void: no client sent finite numbers")
+    if dropped := sum(one.dropped for one in trained.curve):
+        names = sorted({name for one in trained.curve for name in one.names})
+        first = ", ".join(names[:5]) + (" ..." if len(names) > 5 else "")
+        lines.append(f"{dropped} replies were left out since they were not finite: {first}")
+    lines.append(accuracy_line(trained))
+    if training.privacy is not None:
+        lines.append(str(training.privacy))
+    lines.append(f"folder: {training.folder}")
+    if trained.checkpoints:
+        lines.append("checkpoints: " + ", ".join(path.name for path in trained.checkpoints.values()))
+        lines.append(f"go on with: {audit_command(training.settings, next(iter(trained.checkpoints.values())))}")
+    return lines
+
+
+def accuracy_line(trained: Trained) -> str:
+    if trained.accuracy is None:
+        return "accuracy: not measured"
+    last = trained.curve[-1]
+    worst = "" if last.worst is None else f", of the worst node {100 * last.worst:.1f} %"
+    return f"accuracy: {100 * trained.accuracy:.1f} % after {len(trained.curve)} rounds{worst}"
+
+
+def audit_command(settings: TrainSettings, weights: Path) -> str:
+    """The audit of a checkpoint, on the same data, model and defense."""
+    options = [part for option in settings.data_options for part in ("--data-option", option)]
+    audited = ["--data", settings.data, *options, "--model", settings.model, "--defense", settings.defense]
+    return shlex.join(["gradveil", "audit", *audited, "--weights", str(weights)])

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from gradveil.cli._help import DATA_OPTION, DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET
+from gradveil.cli._networks import check_file, print_now_and_then, read_source, resumable
 from gradveil.cli.audit import option
+
+if TYPE_CHECKING:
+    from gradveil.generators.conditional_training import Reached
+    from gradveil.generators.gan_course import GanCourse
+    from gradveil.generators.pictures import Source
 
 WHAT, LEARN = option("What it is trained on"), option("How it is trained")
 HOW, OUT = option("How it is computed"), option("What comes out")
@@ -67,16 +77,19 @@ def train_gan(
     gradveil train-gan --data cifar100:root=data --avoid cifar100:root=data,split=test,limit=1000
     --seconds 200 --device cuda --precision bf16 --out gan.safetensors
     """
-    from gradveil.cli.options import check_training
-    from gradveil.cli.train_gan_run import Networks, train_and_tell
+    from gradveil.cli.options import check_training, compute_of
     from gradveil.core.errors import unknown
     from gradveil.generators.gan_course import GanCourse
+    from gradveil.generators.labeled_pictures import labeled_pictures
+    from gradveil.generators.learn_gan import Widths, train_conditional_gan
 
     if precision not in ("bf16", "float32"):
-        raise unknown("precision", precision, ("bf16", "float32"), where="--precision")
+        raise unknown("precision", precision, ("bf16", "float32"))
     low = {"--steps": (steps, 1), "--critic-steps": (critic_steps, 1), "--batch-size": (batch_size, 2)}
     low |= {"--size": (size, 0), "--width": (width, 2), "--critic-width": (critic_width, 1), "--seed": (seed, 0)}
     check_training(low, {"--seconds": seconds, "--rate": rate, "--critic-rate": critic_rate})
+    check_file(out)
+    compute = compute_of(device, "float32", "auto", None)
     course = GanCourse(
         steps=steps,
         seconds=seconds,
@@ -87,6 +100,44 @@ def train_gan(
         seed=seed,
         bf16=precision == "bf16",
         graphs=graphs,
+        device=compute.device,
     )
-    networks = Networks(size=size, width=width, critic_width=critic_width)
-    train_and_tell(data, data_option or [], avoid or [], networks, course, out, device, quiet)
+    widths = Widths(generator=width, critic=critic_width)
+    avoided = tuple(source_of(text, (), "avoid") for text in avoid or ())
+    pictures = labeled_pictures(
+        source_of(data, data_option or (), "data"), avoid=avoided, size=size, device=compute.device
+    )
+    if not quiet:
+        counts = f"{len(pictures.images)} pictures of {pictures.name}, {pictures.alike} left out as alike"
+        print(counts, file=sys.stderr)
+    with compute.active(), resumable(out):
+        reached = train_conditional_gan(pictures, out, widths=widths, course=course, on_block=printer(course, quiet))
+    if not quiet:
+        typer.echo(f"{reached.step} steps in {reached.seconds:.0f} s; {out.with_suffix('.png')} shows samples")
+        typer.echo(f"use it as rogs:generator={out}")
+
+
+def source_of(text: str, shared: Sequence[str], key: str) -> Source:
+    """A data set with its options over the shared ones, all of them checked."""
+    from gradveil.config.resolve import check_data_options
+    from gradveil.core.choice import parse_pairs
+    from gradveil.generators.pictures import Source
+
+    name, options = read_source(text, key)
+    given = {**parse_pairs(list(shared), "data_options"), **options}
+    return Source(data=name, options=check_data_options(name, given, lambda at: key if at == "data" else at))
+
+
+def printer(course: GanCourse, quiet: bool) -> Callable[[Reached], None] | None:
+    """A line for a block of steps."""
+    print_line = print_now_and_then(quiet)
+    if print_line is None:
+        return None
+
+    def on_block(reached: Reached) -> None:
+        limit = "" if course.seconds is None else f" of {course.seconds:g}"
+        losses = f"critic {reached.critic_loss:.3f}, generator {reached.generator_loss:.3f}"
+        where = f"step {reached.step} of {course.steps}, {reached.seconds:.0f}{limit} s"
+        print_line(f"{where}, {losses}", reached.seconds, reached.step == course.steps)
+
+    return on_block

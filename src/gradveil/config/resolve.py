@@ -120,11 +120,24 @@ def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
     if scenario.capture and not scenario.data:
         return scenario
-    loader, given = _loader(scenario.data, where("scenario.data"))
-    options = check_options(loader, scenario.data_options, where, "scenario.data_options.", given)
-    if missing := missing_options(loader, options, given):
-        raise ConfigError(f"{where('scenario.data_options')}: {scenario.data} needs {', '.join(missing)}")
+    loader, options = _loader_options(scenario.data, scenario.data_options, where)
     return replace(scenario, data_options=complete(loader, options))
+
+
+def check_data_options(data: str, options: Mapping[str, Any], where: Where = str) -> dict[str, Any]:
+    """The options of a data set, each known to it and of its type; without its defaults.
+
+    where: turns the keys `data` and `data_options` into what an error names.
+    """
+    return _loader_options(data, options, lambda key: where(key.removeprefix("scenario.")))[1]
+
+
+def _loader_options(data: str, options: Mapping[str, Any], where: Where) -> tuple[Callable[..., Any], dict[str, Any]]:
+    loader, given = _loader(data, where("scenario.data"))
+    checked = check_options(loader, options, where, "scenario.data_options.", given)
+    if missing := missing_options(loader, checked, given):
+        raise ConfigError(f"{data} needs {', '.join(missing)}", key=where("scenario.data_options"))
+    return loader, checked
 
 
 def _loader(spec: str, where: str) -> tuple[Callable[..., Any], tuple[str, ...]]:

@@ -27,6 +27,7 @@ from gradveil.flower.simulation import Job
 from gradveil.models import MODELS, load_weights
 from gradveil.train.partition import partition
 from gradveil.train.result import Trained
+from gradveil.train.run import Training
 from gradveil.train.settings import Federation
 
 LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
@@ -91,6 +92,23 @@ def train(
     models = files.models()
     load_weights(model, models[max(models)])
     return Trained(model=model.eval(), curve=files.curve(), checkpoints=models)
+
+
+def simulate(training: Training) -> Trained:
+    """A prepared training, played by Flower."""
+    settings, data = training.settings, training.data
+    return train(
+        settings.model,
+        data.model_options,
+        data.training,
+        data.validation,
+        training.federation,
+        settings.defense,
+        folder=training.folder,
+        checkpoints=training.checkpoints,
+        public=data.public,
+        privacy=training.privacy,
+    )
 
 
 def refuse_other(path: Path, identity: Mapping[str, Any]) -> None:

@@ -29,7 +29,7 @@ class Labeled:
     class_names: tuple[str, ...]
     alike: int  # left out because they look like a picture that is attacked
 
-    def told(self) -> dict[str, object]:
+    def metadata(self) -> dict[str, object]:
         """For the metadata of what is trained on them."""
         return {
             "data": self.name,
@@ -53,8 +53,8 @@ def labeled_pictures(source: Source, *, avoid: tuple[Source, ...] = (), size: in
     kept = ~_like(images, [as_bytes(fitted(_loaded(one, size, "test").images, shape)) for one in avoid], device)
     if int(kept.sum()) < 2:
         raise ConfigError(f"{dataset.name}: {int(kept.sum())} pictures are left to train on, give more")
-    told = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
-    return Labeled(images=images[kept], labels=labels[kept], **told)
+    found = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
+    return Labeled(images=images[kept], labels=labels[kept], **found)
 
 
 def _loaded(source: Source, size: int, split: str) -> Dataset:

@@ -18,6 +18,9 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor
 
+from gradveil.config.resolve import resolve
+from gradveil.config.schema import AuditConfig
+from gradveil.core.choice import parse_choice
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -28,7 +31,7 @@ from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
-from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, write_archive
+from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, refuse_encoded, write_archive
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.starts import hash_of
 from gradveil.experiment.folder import JOURNAL
@@ -36,19 +39,58 @@ from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import device_name, now
 from gradveil.experiment.record import Record
-from gradveil.protect.sheet import before_and_after
+from gradveil.train.data import load_training_part
+from gradveil.transforms.picture import picture_grid
 
 ON_A_CPU, ON_A_GPU = 64, 2048  # pictures of a part: what a kill can cost
 SHOWN = 8  # on the sheet
+CPU = Compute()
+
+
+def protect(
+    data: str | Dataset,
+    defense: str,
+    folder: str | Path,
+    *,
+    data_options: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    compute: Compute = CPU,
+    progress: Progress | None = None,
+) -> dict[str, Any]:
+    """Encode a data set picture by picture, before any training; returns the manifest.
+
+    Args:
+        data: Pictures: a name in `DATASETS`, a folder, a file, or a loaded data set. Of data with a part to train on
+            that part is encoded, unless `data_options` name another.
+        defense: What changes every picture, as `NAME[:k=v,...]`; see `Defense.one_by_one`.
+        folder: Folder of encoded.npz, manifest.json and before-after.png. An interrupted one is continued.
+        data_options: Options of the data set, such as `{"limit": 100}`.
+        seed: Seed of what the defense draws.
+        compute: Device and precision.
+        progress: What is called as pictures are encoded (default: nothing).
+    """
+    choice = parse_choice(defense, "defense", DEFENSES)
+    checked = resolve(AuditConfig(defense={choice.name: choice}), lambda key: key.removeprefix("defense."))
+    settings = checked.defense[choice.name].options
+    if not isinstance(data, Dataset):
+        refuse_encoded(data)
+        data = load_training_part(data, data_options or {})
+    job = Protection(
+        dataset=data,
+        defense=DEFENSES[choice.name](**settings),
+        settings={"name": choice.name, **settings},
+        seed=seed,
+    )
+    return encode_data_set(job, Path(folder), compute, progress)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Protection:
-    """A data set, and what is done to every picture of it on its own."""
+    """A data set, and the defense that changes every picture of it alone."""
 
     dataset: Dataset
     defense: Defense
-    settings: Mapping[str, Any]  # of the defense, by name, as a manifest tells them
+    settings: Mapping[str, Any]  # of the defense, by name, as in the manifest
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -71,7 +113,7 @@ class Protection:
             fed = self.defense.batches(fed, [1] * len(pictures), streams)
         return fed.images
 
-    def described(self, precision: str) -> dict[str, Any]:
+    def identity(self, precision: str) -> dict[str, Any]:
         """What a folder must agree in to go on in it."""
         data = {"images": self.dataset.images, "targets": self.dataset.targets}
         return {
@@ -82,26 +124,33 @@ class Protection:
         }
 
 
-def protect(job: Protection, folder: Path, compute: Compute, progress: Progress | None = None) -> dict[str, Any]:
+def encode_data_set(
+    job: Protection, folder: Path, compute: Compute, progress: Progress | None = None
+) -> dict[str, Any]:
     """Encode what is missing and write the archive; returns the manifest. A folder that is done is left as it is."""
-    asked = json.loads(json.dumps(job.described(compute.precision)))
-    there = found_in(folder, asked)
-    if there.get("finished"):
-        return _still_whole(folder, there)
+    identity = json.loads(json.dumps(job.identity(compute.precision)))
+    stored = found_in(folder, identity)
+    if stored.get("finished"):
+        return _check_archive(folder, stored)
     with private_files():
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         with Journal(folder / JOURNAL) as journal, compute.active():
-            manifest = there or begun(asked, compute)
-            write_whole(folder / MANIFEST, _as_json(manifest))
+            manifest = stored or new_manifest(identity, compute)
+            write_whole(folder / MANIFEST, _to_json(manifest))
             _encode_parts(job, folder, journal, manifest["part"], compute, progress or Silent())
-            return _finished(job, folder, manifest)
+            return _finish(job, folder, manifest)
 
 
-def begun(asked: Mapping[str, Any], compute: Compute) -> dict[str, Any]:
+def _before_and_after(before: Tensor, after: Tensor) -> bytes:
+    """Pictures above their encodings."""
+    return picture_grid(torch.cat([before, after]), columns=len(before), gap=4, side=96)
+
+
+def new_manifest(identity: Mapping[str, Any], compute: Compute) -> dict[str, Any]:
     return {
         "kind": KIND,
         "schema": 1,
-        **asked,
+        **identity,
         "part": ON_A_GPU if compute.device.startswith("cuda") else ON_A_CPU,
         "gradveil": own_version(),
         "torch": torch.__version__,
@@ -112,14 +161,14 @@ def begun(asked: Mapping[str, Any], compute: Compute) -> dict[str, Any]:
     }
 
 
-def _as_json(manifest: Mapping[str, Any]) -> bytes:
+def _to_json(manifest: Mapping[str, Any]) -> bytes:
     return (json.dumps(manifest, indent=2) + "\n").encode()
 
 
-def _still_whole(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def _check_archive(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     archive = folder / ARCHIVE
     if not archive.is_file() or archive.stat().st_size != manifest["bytes"]:
-        raise ConfigError(f"{archive}: is not as the manifest says, restore it or choose another `folder`")
+        raise ConfigError(f"{archive}: has another size than the manifest says, restore it or choose another `folder`")
     _clear(folder)
     return manifest
 
@@ -180,17 +229,17 @@ def _parts(folder: Path, count: int, size: int) -> Iterator[np.ndarray]:
         yield load((folder / PARTS / name_of(first)).read_bytes())["images"].numpy()
 
 
-def _finished(job: Protection, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
+def _finish(job: Protection, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     """Archive, sheet, and last the manifest that says so; the parts are then no longer needed."""
     archive, count = folder / ARCHIVE, len(job.dataset)
     part = archive.with_name(f"{ARCHIVE}.part")
     write_archive(part, _parts(folder, count, manifest["part"]), job.dataset, job.settings["name"])
     os.replace(part, archive)
     sync_folder(folder)
-    shown = torch.from_numpy(next(_parts(folder, count, manifest["part"])))[:SHOWN]
-    write_whole(folder / SHEET, before_and_after(job.dataset.images[:SHOWN], shown))
+    encoded = torch.from_numpy(next(_parts(folder, count, manifest["part"])))[:SHOWN]
+    write_whole(folder / SHEET, _before_and_after(job.dataset.images[:SHOWN], encoded))
     manifest = manifest | {"finished": now(), "bytes": archive.stat().st_size, "archive_sha256": _hash_file(archive)}
-    write_whole(folder / MANIFEST, _as_json(manifest))
+    write_whole(folder / MANIFEST, _to_json(manifest))
     _clear(folder)
     return manifest
 

@@ -22,9 +22,10 @@ from gradveil.experiment.record import Record
 from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.settings import Study
 from gradveil.tradeoff.split import Material
-from gradveil.train.federated import RoundResult, train
+from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
 from gradveil.train.privacy import exposures
+from gradveil.train.result import RoundResult
 
 CURVE = 10  # points of the curve of accuracies
 KEY = "training"
@@ -79,7 +80,7 @@ class Trainer:
         federation, rounds, defense = self.study.federation(job.number), self.rounds(job), job.candidate.build()
         privacy = self.privacy(defense, job.number)
         with self.home(job) as folder:
-            done = train(
+            done = train_federation(
                 self.models[job.number],
                 self.material.training,
                 self.material.validation,

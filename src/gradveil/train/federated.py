@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -18,20 +17,17 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.dp.budget import Budget
-from gradveil.train.client import Reply, client_reply, client_round
 from gradveil.train.evaluation import Evaluator
 from gradveil.train.folder import open_folder, provenance_of
-from gradveil.train.result import RoundResult, Trained
+from gradveil.train.result import Trained
 from gradveil.train.rounds import OnRound, Run
-from gradveil.train.settings import Federation
-from gradveil.train.setup import Precision, Speed, set_up
-
-__all__ = ["Reply", "RoundResult", "Trained", "client_reply", "client_round", "train"]
+from gradveil.train.settings import Federation, Precision
+from gradveil.train.setup import Speed, set_up
 
 SAVE_EVERY = 10.0  # seconds between states: what a kill can cost
 
 
-def train(
+def train_federation(
     model: nn.Module,
     data: Batch,
     validation: Batch,
@@ -87,15 +83,6 @@ def train(
             provenance |= {"privacy": privacy.as_json()}
         with open_folder(folder, config, provenance, setup.start, SAVE_EVERY) as (home, diary):
             return run.play_in(home, diary)
-
-
-def evenly(count: int, rounds: int) -> tuple[int, ...]:
-    """`count` rounds, evenly spaced; the last one is among them.
-
-    >>> evenly(4, 100)
-    (25, 50, 75, 100)
-    """
-    return tuple(sorted({math.ceil(rounds * (i + 1) / count) for i in range(count)}))
 
 
 def check_rounds(checkpoints: Sequence[int], evaluate_every: int, federation: Federation, folder: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""How often every client's examples are fed in a federation."""
+"""What the noise of a training is worth: how often each client's examples are fed, and the privacy budget of it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,30 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
-from gradveil.dp.budget import Exposure
+from torch import nn
+
+from gradveil.core.client import in_client_mode
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.dp.accountant import noisy_part
+from gradveil.dp.budget import DELTA, Budget, Exposure, budget_of
 from gradveil.train.clients import draw_clients
 from gradveil.train.settings import Federation
+
+
+def privacy_of(
+    model: nn.Module, defense: Defense, federation: Federation, sizes: Sequence[int], delta: float | None
+) -> Budget | None:
+    """The budget of a federation of clients with `sizes` pictures; None for a defense whose noise has no epsilon."""
+    if noisy_part(defense) is None:
+        return None
+    defense.check(in_client_mode(model, federation.local_training(1, 0.0)))  # a refusal comes before the account
+    return budget_of(defense, model, exposures(sizes, federation), DELTA if delta is None else delta)
+
+
+def check_delta_used(delta: float | None, defense: Defense) -> None:
+    if delta is not None and noisy_part(defense) is None:
+        raise ConfigError("belongs to the epsilon of dpsgd and fedcdp, leave it out or use one of them", key="delta")
 
 
 def exposures(sizes: Sequence[int], federation: Federation) -> tuple[Exposure, ...]:

@@ -1,4 +1,4 @@
-"""What training tells: one line a round, and the model at the end."""
+"""The result of a training: one line a round, and the model at the end."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
+from gradveil.dp.budget import Budget
 from gradveil.experiment.record import Record
 
 
@@ -39,6 +41,22 @@ class Trained:
     def accuracy(self) -> float | None:
         """The last that was measured."""
         return next((one.accuracy for one in reversed(self.curve) if one.accuracy is not None), None)
+
+    def to_json(self, folder: Path, privacy: Budget | None = None) -> dict[str, Any]:
+        """A summary as plain values."""
+        evaluated = [one for one in self.curve if one.accuracy is not None]
+        return {
+            "folder": str(folder),
+            "accuracy": self.accuracy,
+            "worst": self.curve[-1].worst if self.curve else None,
+            "rounds": len(self.curve),
+            "void": sum(one.void for one in self.curve),
+            "dropped": sum(one.dropped for one in self.curve),
+            "checkpoints": {str(round): str(path) for round, path in self.checkpoints.items()},
+            "notes": list(self.notes),
+            "privacy": None if privacy is None else privacy.as_json(),
+            "curve": [{"round": one.round, "accuracy": one.accuracy} for one in evaluated],
+        }
 
 
 VOID = "void: no client sent finite numbers, the model stays as it was"

@@ -1,11 +1,12 @@
-"""How a federation trains: who takes part, how the data are split, and what a client does in a round."""
+"""How a federation trains (`Federation`), and all settings of a training by name (`TrainSettings`)."""
 
 from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
 
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.scenario import BatchNorm, LocalTraining, Loss
@@ -13,6 +14,9 @@ from gradveil.train.centralized import FALLS
 
 Method = Literal["fedsgd", "fedavg", "fedprox"]
 Topology = Literal["central", "gossip"]
+Precision = Literal["float32", "tf32", "bf16", "float64"]
+Engine = Literal["local", "flower"]
+EVALUATIONS = 20
 MOST_ROUNDS, MOST_CLIENTS = 10_000_000, 100_000
 _SPLIT = re.compile(r"iid|dirichlet:(?P<alpha>[^:]+)|classes:(?P<classes>\d+)")
 
@@ -76,6 +80,78 @@ class Federation:
         return (round - 1) / self.rounds
 
 
+def default_federation() -> Federation:
+    """Ten clients and twenty rounds: what `gradveil train` does without options."""
+    return Federation(rounds=20, batch_size=16, rate=0.05, momentum=0.9, batchnorm="batch-shared")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainSettings:
+    """What is trained on what, by whom, and what is saved.
+
+    `data_options` and `defense` as on the command line (`{"limit": 64}` or `["limit=64"]`, `"prune:ratio=0.9"`).
+    `epochs` (fedsgd only) replaces `federation.rounds` by the rounds that feed every picture so often. `checkpoints`
+    is a number, evenly spaced, or a tuple of rounds. `delta` belongs to the epsilon of dpsgd and fedcdp.
+    """
+
+    model: str = "lenet"
+    data: str = "photos"
+    data_options: Mapping[str, Any] | Sequence[str] = ()
+    defense: str = "none"
+    federation: Federation = field(default_factory=default_federation)
+    epochs: int | None = None
+    checkpoints: int | tuple[int, ...] = 4
+    evaluate_every: int | None = None  # rounds; None: about 20 evaluations, with `epochs` one in each
+    engine: Engine = "local"
+    device: str = "auto"
+    precision: Precision = "float32"
+    chunk: int | None = None
+    delta: float | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.data_options, Mapping):
+            texts = (f"{key}={str(x).lower() if isinstance(x, bool) else x}" for key, x in self.data_options.items())
+            object.__setattr__(self, "data_options", tuple(texts))
+        _check_run(self)
+        _check_engine(self)
+
+    def identity(self) -> dict[str, Any]:
+        """What decides about the result beside the federation, as config.toml stores it."""
+        return {"model": self.model, "data": self.data, "data_options": self.data_options, "asked": self.defense}
+
+    def federation_of(self, pictures: int) -> Federation:
+        """The federation; `epochs` are as many rounds as feed each of the pictures so often."""
+        if self.epochs is None:
+            return self.federation
+        fed = (self.federation.per_round or self.federation.clients) * self.federation.batch_size
+        return replace(self.federation, rounds=self.epochs * max(1, pictures // fed))
+
+    def rounds_saved(self, rounds: int) -> tuple[int, ...]:
+        """The rounds after which a checkpoint is written.
+
+        >>> TrainSettings().rounds_saved(20), TrainSettings(checkpoints=(1, 20)).rounds_saved(20)
+        ((5, 10, 15, 20), (1, 20))
+        """
+        if isinstance(self.checkpoints, int):
+            return evenly(min(self.checkpoints, rounds), rounds)
+        for number in self.checkpoints:
+            if not 1 <= number <= rounds:
+                raise ConfigError(f"must be rounds of 1 to {rounds}, got {number}", key="checkpoints")
+        return tuple(sorted(set(self.checkpoints)))
+
+    def rounds_between_evaluations(self, rounds: int) -> int:
+        return self.evaluate_every or max(1, rounds // (self.epochs or EVALUATIONS))
+
+
+def evenly(count: int, rounds: int) -> tuple[int, ...]:
+    """`count` rounds, evenly spaced; the last one is among them.
+
+    >>> evenly(4, 100)
+    (25, 50, 75, 100)
+    """
+    return tuple(sorted({math.ceil(rounds * (i + 1) / count) for i in range(count)}))
+
+
 def split_of(text: str) -> tuple[str, float]:
     """Kind and number of a split.
 
@@ -103,6 +179,36 @@ def neighbors_of(text: str) -> tuple[str, int]:
     if found is None or found[2] == "0":
         raise ConfigError(f"must be ring, complete or random:N, got {text!r}", key="neighbors")
     return text.partition(":")[0], int(found[2] or 0)
+
+
+def _check_run(settings: TrainSettings) -> None:
+    federation, epochs = settings.federation, settings.epochs
+    if not 0 <= federation.seed < 2**63:
+        raise ConfigError(f"must be 0 to 2^63 - 1, got {federation.seed}", key="seed")
+    if settings.precision not in get_args(Precision):
+        raise unknown("precision", settings.precision, get_args(Precision))
+    for name, value in (("epochs", epochs), ("evaluate_every", settings.evaluate_every), ("chunk", settings.chunk)):
+        if value is not None and value < 1:
+            raise ConfigError(f"must be at least 1, got {value}", key=name)
+    if epochs is not None and federation.method != "fedsgd":
+        raise ConfigError("needs `method = fedsgd`; other methods take `rounds` and `local_epochs`", key="epochs")
+    if federation.method == "fedsgd" and federation.local_epochs != 1:
+        raise ConfigError("with `method = fedsgd` a client takes one batch a round, leave it out", key="local_epochs")
+    if settings.delta is not None and not 0 < settings.delta < 1:
+        raise ConfigError(f"must be above 0 and below 1, such as 1e-5, got {settings.delta}", key="delta")
+    settings.rounds_saved(settings.federation_of(pictures=1_000_000).rounds)
+
+
+def _check_engine(settings: TrainSettings) -> None:
+    """Flower's clients are processes of their own, on a CPU and in float32, with a model that all of them can make."""
+    if settings.engine not in get_args(Engine):
+        raise unknown("engine", settings.engine, get_args(Engine))
+    if settings.engine == "local":
+        return
+    possible = {"device": ("auto", "cpu"), "precision": ("float32",), "chunk": (None,), "evaluate_every": (None, 1)}
+    for name, values in possible.items():
+        if (value := getattr(settings, name)) not in values:
+            raise ConfigError(f"{value} needs `engine = local`, leave it out", key=name)
 
 
 def _check_names(settings: Federation) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Literal, Protocol, get_args
+from typing import Protocol, get_args
 
 import torch
 from torch import nn
@@ -22,10 +22,8 @@ from gradveil.train.fused_fedsgd import FusedFedSgd, can_fuse
 from gradveil.train.gossip import Gossip, copy_to_nodes
 from gradveil.train.partition import partition
 from gradveil.train.server_rounds import ServerRounds
-from gradveil.train.settings import Federation
+from gradveil.train.settings import Federation, Precision
 from gradveil.train.state import Outcome, State
-
-Precision = Literal["float32", "tf32", "bf16", "float64"]
 
 
 class Engine(Protocol):

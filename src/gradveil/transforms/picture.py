@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from io import BytesIO
+
 import numpy as np
 import torch
 from PIL import Image
@@ -29,3 +31,17 @@ def from_bytes(levels: Tensor) -> Tensor:
 
 def to_bytes(images: Tensor) -> Tensor:
     return (images * 255).round().clamp(0, 255).to(torch.uint8)
+
+
+def picture_grid(pictures: Tensor, columns: int, gap: int = 2, side: int = 64) -> bytes:
+    """A PNG of pictures [n, c, h, w], row by row; those of fewer than `side` pixels are enlarged."""
+    height, width = pictures.shape[-2:]
+    times = max(1, -(-side // width))
+    across, down = times * width + gap, times * height + gap
+    sheet = Image.new("RGB", (columns * across + gap, -(-len(pictures) // columns) * down + gap), "white")
+    for place, picture in enumerate(pictures):
+        enlarged = to_picture(picture).resize((times * width, times * height), Image.Resampling.NEAREST)
+        sheet.paste(enlarged, (gap + place % columns * across, gap + place // columns * down))
+    content = BytesIO()
+    sheet.save(content, "PNG")
+    return content.getvalue()

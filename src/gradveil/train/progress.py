@@ -11,12 +11,12 @@ from gradveil.train.result import RoundResult
 EVERY = 5.0  # seconds between lines
 
 
-class Told:
-    """Hears of every round. The time left is measured from the first round that is heard of."""
+class RoundProgress:
+    """Shows every round. The time left is measured from the first round of this process."""
 
     def __init__(self, rounds: int, quiet: bool, stream: TextIO | None = None, every: float = EVERY) -> None:
         self.rounds, self.quiet, self.stream, self.every = rounds, quiet, stream or sys.stderr, every
-        self.begin = self.said = time.monotonic()
+        self.begin = self.printed = time.monotonic()
         self.first: int | None = None
         self.accuracy: float | None = None
         self.bar: Any = None
@@ -29,26 +29,26 @@ class Told:
         if self.quiet:
             return
         if result.void or result.dropped:
-            self.say(f"round {result.round}: {fault(result)}")
+            self.print_line(f"round {result.round}: {fault(result)}")
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=result.round, description=self.line(result))
-        elif time.monotonic() - self.said >= self.every or result.round == self.rounds:
-            self.say(f"{self.line(result)}, about {self.left(result.round):.0f} s left")
+        elif time.monotonic() - self.printed >= self.every or result.round == self.rounds:
+            self.print_line(f"{self.line(result)}, about {self.seconds_left(result.round):.0f} s left")
 
     def line(self, result: RoundResult) -> str:
         accuracy = "" if self.accuracy is None else f", accuracy {100 * self.accuracy:.1f} %"
         return f"round {result.round} of {self.rounds}, loss {result.loss:.3f}{accuracy}"
 
-    def left(self, round: int) -> float:
-        heard = round - (self.first or round) + 1
-        return (time.monotonic() - self.begin) / heard * (self.rounds - round)
+    def seconds_left(self, round: int) -> float:
+        played = round - (self.first or round) + 1
+        return (time.monotonic() - self.begin) / played * (self.rounds - round)
 
-    def say(self, text: str) -> None:
+    def print_line(self, text: str) -> None:
         if self.bar is not None:
             self.bar.console.print(text)
         else:
             print(text, file=self.stream, flush=True)
-        self.said = time.monotonic()
+        self.printed = time.monotonic()
 
     def end(self) -> None:
         if self.bar is not None:

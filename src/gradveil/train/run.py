@@ -1,0 +1,145 @@
+"""A training from settings to a folder: `train("runs/pruned", defense="prune:ratio=0.9")`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gradveil.config.build import slug
+from gradveil.config.resolve import is_user_model
+from gradveil.core import toml
+from gradveil.core.compute import pick_device
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.hashes import sha256
+from gradveil.defenses.from_text import defense_from
+from gradveil.dp.budget import Budget
+from gradveil.models import MODELS
+from gradveil.train.data import TrainingData, load_training_data
+from gradveil.train.federated import train_federation
+from gradveil.train.partition import partition
+from gradveil.train.privacy import check_delta_used, privacy_of
+from gradveil.train.result import Trained
+from gradveil.train.rounds import OnRound
+from gradveil.train.settings import Federation, Precision, TrainSettings, default_federation
+
+
+def train(
+    folder: str | Path | None = None,
+    settings: TrainSettings | None = None,
+    *,
+    model: str | None = None,
+    data: str | None = None,
+    data_options: Mapping[str, Any] | None = None,
+    defense: str | None = None,
+    federation: Federation | None = None,
+    rounds: int | None = None,
+    checkpoints: int | tuple[int, ...] | None = None,
+    evaluate_every: int | None = None,
+    device: str | None = None,
+    precision: Precision | None = None,
+    delta: float | None = None,
+    on_round: OnRound | None = None,
+) -> Trained:
+    """Train a model by federated learning under a defense, and write checkpoints that can be audited.
+
+    For a model and pictures of your own as objects, see `train_federation`.
+
+    Args:
+        folder: Folder of the training (default runs/train-...). The folder of an interrupted one is continued.
+        settings: All settings at once; the keywords down to `delta` are then left out.
+        model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
+        data: A name in `DATASETS`, a folder with one folder per class, or a file (default photos).
+        data_options: Options of the data set, such as `{"limit": 100}`.
+        defense: What every client applies, as `NAME[:k=v,...]` (default none).
+        federation: Clients, split, method and optimizer (default: 10 clients, FedAvg, 20 rounds).
+        rounds: Number of rounds, in the place of the federation's.
+        checkpoints: Number of checkpoints, evenly spaced, or the rounds after which to write them (default 4).
+        evaluate_every: Rounds from one measurement of accuracy to the next (default: about 20 measurements).
+        device: auto, cpu or cuda (default auto).
+        precision: float32, tf32, bf16 or float64 (default float32).
+        delta: Delta of the epsilon reported for dpsgd and fedcdp (default 1e-5).
+        on_round: What is called with the result of every round.
+    """
+    if rounds is not None:
+        federation = replace(federation or default_federation(), rounds=rounds)
+    keywords = {
+        "model": model, "data": data, "data_options": data_options, "defense": defense, "federation": federation,
+        "checkpoints": checkpoints, "evaluate_every": evaluate_every, "device": device, "precision": precision,
+        "delta": delta,
+    }  # fmt: skip
+    given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
+    if settings is not None and given:
+        raise ConfigError(f"leave out {', '.join(given)}, or the settings", key="settings")
+    return prepare_training(settings or TrainSettings(**given), folder).run(on_round)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """A training ready to run: all settings are checked and the data is loaded. Nothing is written yet."""
+
+    settings: TrainSettings
+    data: TrainingData
+    federation: Federation
+    defense: Defense
+    folder: Path
+    privacy: Budget | None
+
+    @property
+    def checkpoints(self) -> tuple[int, ...]:
+        return self.settings.rounds_saved(self.federation.rounds)
+
+    def run(self, on_round: OnRound | None = None) -> Trained:
+        """By the engine in this process."""
+        if self.settings.engine != "local":
+            raise ConfigError("must be local here; `gradveil.flower.train.simulate` runs flower", key="engine")
+        return train_federation(
+            self.data.model(self.settings.model),
+            self.data.training,
+            self.data.validation,
+            self.federation,
+            self.defense,
+            folder=self.folder,
+            checkpoints=self.checkpoints,
+            evaluate_every=self.settings.rounds_between_evaluations(self.federation.rounds),
+            device=pick_device(self.settings.device),
+            precision=self.settings.precision,
+            chunk=self.settings.chunk,
+            public=self.data.public,
+            settings=self.settings.identity(),
+            privacy=self.privacy,
+            on_round=on_round,
+        )
+
+
+def prepare_training(settings: TrainSettings, folder: str | Path | None = None) -> Training:
+    """Names and numbers are checked before the data is loaded."""
+    if not is_user_model(settings.model) and settings.model not in MODELS:
+        raise unknown("model", settings.model, MODELS)
+    if settings.engine == "flower" and is_user_model(settings.model):
+        raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
+    defense = defense_from(settings.defense, "defense")
+    check_delta_used(settings.delta, defense)
+    data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
+    federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
+    sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
+    return Training(
+        settings=settings,
+        data=data,
+        federation=federation,
+        defense=defense,
+        folder=Path(folder) if folder else default_folder(settings, federation),
+        privacy=privacy_of(data.model(settings.model), defense, federation, sizes, settings.delta),
+    )
+
+
+def default_folder(settings: TrainSettings, federation: Federation) -> Path:
+    """runs/train-<data>-<model>-<hash of all settings>: the same settings go on with the same run."""
+    names = slug(f"{Path(settings.data).name}-{Path(settings.model).name}")
+    plain = {key: value for key, value in asdict(federation).items() if value is not None}
+    saved = settings.rounds_saved(federation.rounds)
+    run = {"engine": settings.engine, "precision": settings.precision, "checkpoints": saved, **settings.identity()}
+    tables = toml.dump({**run, "every": settings.evaluate_every or 0, "federation": plain})
+    return Path("runs") / f"train-{names}-{sha256(tables.encode())[:8]}"
