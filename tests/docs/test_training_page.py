@@ -26,7 +26,7 @@ def test_the_page_from_start_to_finish(desk: Path) -> None:
             with pytest.raises(SystemExit, match=r"^0$"):
                 main([*arguments, *FEWER])
     there = {path.name for path in (desk / "runs/pruned").iterdir()}
-    told = TEXT.partition("## The folder")[2].partition("The same command")[0]
+    told = TEXT.partition("## The folder")[2].partition("Run the same command")[0]
     assert there == {name.split("/")[0] for name in re.findall(r"`([\w./-]+)`", told) if "." in name}
 
 
