@@ -29,7 +29,9 @@ def test_the_page_from_start_to_finish(desk: Path, monkeypatch: pytest.MonkeyPat
         for arguments in block.commands:
             with pytest.raises(SystemExit, match=r"^0$"):
                 main([*arguments, "--device", "cpu"])
-    told = re.findall(r"^\| `([\w.-]+)` \| ", TEXT.partition("`encoded/` then holds")[2].partition("Run the same")[0], re.M)
+    told = re.findall(
+        r"^\| `([\w.-]+)` \| ", TEXT.partition("`encoded/` then holds")[2].partition("Run the same")[0], re.M
+    )
     assert {path.name for path in (desk / "encoded").iterdir()} == set(told)
     assert [list(config.defense) for config in audited] == [["none", "loda"]]
 
