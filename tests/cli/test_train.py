@@ -110,8 +110,8 @@ def test_bad_input_is_one_line_and_writes_nothing(
 
 
 def test_checkpoints_are_evenly_spaced() -> None:
-    assert TrainSettings(checkpoints=4).rounds_saved(100) == (25, 50, 75, 100)
-    assert TrainSettings(checkpoints=3).rounds_saved(2) == (1, 2)
+    assert TrainSettings(checkpoints=4).rounds_to_save(100) == (25, 50, 75, 100)
+    assert TrainSettings(checkpoints=3).rounds_to_save(2) == (1, 2)
     assert read_checkpoints("0,4") == (0, 4)
     with pytest.raises(ConfigError, match="must be rounds of 1 to 20, got 0"):
         TrainSettings(checkpoints=(0, 4))

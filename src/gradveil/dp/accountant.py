@@ -132,7 +132,7 @@ def epsilon_of(
     noise = None if part is None else part.noise_multiplier(layers)
     if part is None or noise is None:
         raise ConfigError("the defense clips no example's gradient and adds no noise to it, take dpsgd or fedcdp")
-    _refuse_uncovered(defense, part)
+    _check_noise_covers_all(defense, part)
     noise /= defense.copies  # one example is clipped once for each copy of it
     return epsilon(noise=noise, sampling_rate=sampling_rate, rounds=steps, delta=delta, accountant=accountant)
 
@@ -142,7 +142,7 @@ def layers_of(model: nn.Module) -> int:
     return len({layer_of(name) for name in parameters_of(model)})
 
 
-def _refuse_uncovered(defense: Defense, part: Defense) -> None:
+def _check_noise_covers_all(defense: Defense, part: Defense) -> None:
     last = max(number for number, one in enumerate(defense.parts) if one is part)
     for number, one in enumerate(defense.parts):
         name = type(one).__name__.lower()

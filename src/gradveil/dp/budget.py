@@ -134,12 +134,12 @@ class Account:
         prv = self.epsilon_by("prv", rate, steps) if rdp <= FAR else None
         return EpsilonBounds(exposure=one, rate=rate, steps=steps, rdp=rdp, prv=prv)
 
-    def if_sampled(self, found: Sequence[Exposure]) -> EpsilonBounds:
+    def bounds_with_sampling(self, found: Sequence[Exposure]) -> EpsilonBounds:
         """Of the client that is worst off by RDP; PRV of the same."""
         worst = max(worst_candidates(found), key=lambda one: self.epsilon_by("rdp", one.rate, one.steps))
         return self.bounds_of(worst, worst.rate, worst.steps)
 
-    def if_dealt(self, found: Sequence[Exposure]) -> EpsilonBounds:
+    def bounds_as_dealt(self, found: Sequence[Exposure]) -> EpsilonBounds:
         often = max(found, key=lambda one: one.uses)
         return self.bounds_of(often, 1.0, often.uses)
 
@@ -156,6 +156,8 @@ def budget_of(defense: Defense, model: nn.Module, found: Sequence[Exposure], del
     name = type(part).__name__.lower()
     account = Account(defense=defense, layers=layers_of(defense.model(copy.deepcopy(model))), delta=delta)
     try:
-        return Budget(defense=name, delta=delta, sampled=account.if_sampled(found), dealt=account.if_dealt(found))
+        return Budget(
+            defense=name, delta=delta, sampled=account.bounds_with_sampling(found), dealt=account.bounds_as_dealt(found)
+        )
     except ConfigError as error:
         return Budget(defense=name, delta=delta, reason=str(error))

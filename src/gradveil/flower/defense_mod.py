@@ -60,18 +60,18 @@ class Veil:
     def _defend_reply(self, before: dict[str, Tensor], reply: Message, round_: DefendedRound) -> Message:
         key, record = only_arrays(reply.content, "the reply")
         after = tensors_like(record, before)
-        if round_.unused:
+        if round_.unused_stages:
             raise VeilError(
-                f"veil: the training function did not use stage {', '.join(round_.unused)} of the defense, nothing is "
-                "sent; call gradveil.flower.local_update or gradveil.flower.defense_of(context)"
+                f"veil: the training function did not use stage {', '.join(round_.unused_stages)} of the defense, "
+                "nothing is sent; call gradveil.flower.local_update or gradveil.flower.defense_of(context)"
             )
         if round_.answer is not None:
             _require_same(after, round_.answer)
         elif round_.defense.acts_at("update"):
-            reply.content[key] = record_of({**after, **self._defended(before, after, round_)})
+            reply.content[key] = record_of({**after, **self._apply_update_stage(before, after, round_)})
         return reply
 
-    def _defended(
+    def _apply_update_stage(
         self, before: dict[str, Tensor], after: dict[str, Tensor], round_: DefendedRound
     ) -> dict[str, Tensor]:
         names = parameter_names(before, self.trainable)
@@ -131,7 +131,7 @@ class DefendedRound:
         self._data_rng, self._rng = seed.at("data").rng(), seed.at("client").rng()
 
     @property
-    def unused(self) -> tuple[str, ...]:
+    def unused_stages(self) -> tuple[str, ...]:
         return tuple(stage for stage in STAGES if self.defense.acts_at(stage) and stage not in self.used)
 
     def model(self, model: nn.Module) -> nn.Module:

@@ -1,4 +1,4 @@
-"""`gradveil train --engine flower`: the federation as a Flower simulation, with a capture of every round."""
+"""A training with `engine = flower`: the federation as a Flower simulation, with a capture of every round."""
 
 from __future__ import annotations
 

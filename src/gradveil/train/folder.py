@@ -57,7 +57,7 @@ class TrainingFolder(RunFolder):
         return self.path / CHECKPOINTS / f"round-{round:06d}.safetensors"
 
     def save_checkpoint(self, round: int, model: nn.Module) -> Path:
-        """The model's weights, as `gradveil audit --weights` takes them."""
+        """The model's weights, as an audit takes them (`weights`)."""
         tensors = {name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()}
         write_whole(self.checkpoint(round), save(tensors, {"gradveil.round": str(round)}))
         return self.checkpoint(round)

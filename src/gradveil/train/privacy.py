@@ -27,7 +27,7 @@ def privacy_of(
     return budget_of(defense, model, exposures(sizes, federation), DELTA if delta is None else delta)
 
 
-def check_delta_used(delta: float | None, defense: Defense) -> None:
+def check_delta_is_used(delta: float | None, defense: Defense) -> None:
     if delta is not None and noisy_part(defense) is None:
         raise ConfigError("belongs to the epsilon of dpsgd and fedcdp, leave it out or use one of them", key="delta")
 

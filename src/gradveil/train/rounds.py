@@ -50,7 +50,7 @@ class Run:
             if self.diary is not None and self.state.round:
                 self.diary.save(self.state, due=True)
             raise
-        return self.trained()
+        return self.result()
 
     def block(self) -> None:
         begin, first = time.perf_counter(), self.state.round
@@ -84,7 +84,7 @@ class Run:
     def is_evaluated(self, round: int) -> bool:
         return round % self.evaluate_every == 0 or round == self.federation.rounds
 
-    def trained(self) -> Trained:
+    def result(self) -> Trained:
         paths = {r: self.home.checkpoint(r) for r in sorted(self.checkpoints)} if self.home is not None else {}
         notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()))
         model = model_at(self.setup.model, self.state, self.federation)

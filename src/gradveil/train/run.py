@@ -20,7 +20,7 @@ from gradveil.models import MODELS
 from gradveil.train.data import TrainingData, load_training_data
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
-from gradveil.train.privacy import check_delta_used, privacy_of
+from gradveil.train.privacy import check_delta_is_used, privacy_of
 from gradveil.train.result import Trained
 from gradveil.train.rounds import OnRound
 from gradveil.train.settings import Federation, Precision, TrainSettings, default_federation
@@ -89,7 +89,7 @@ class Training:
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
-        return self.settings.rounds_saved(self.federation.rounds)
+        return self.settings.rounds_to_save(self.federation.rounds)
 
     def run(self, on_round: OnRound | None = None) -> Trained:
         """By the engine in this process."""
@@ -121,7 +121,7 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
     if settings.engine == "flower" and is_user_model(settings.model):
         raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
     defense = defense_from(settings.defense, "defense")
-    check_delta_used(settings.delta, defense)
+    check_delta_is_used(settings.delta, defense)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
     sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
@@ -139,7 +139,7 @@ def default_folder(settings: TrainSettings, federation: Federation) -> Path:
     """runs/train-<data>-<model>-<hash of all settings>: the same settings go on with the same run."""
     names = slug(f"{Path(settings.data).name}-{Path(settings.model).name}")
     plain = {key: value for key, value in asdict(federation).items() if value is not None}
-    saved = settings.rounds_saved(federation.rounds)
+    saved = settings.rounds_to_save(federation.rounds)
     run = {"engine": settings.engine, "precision": settings.precision, "checkpoints": saved, **settings.identity()}
     tables = toml.dump({**run, "every": settings.evaluate_every or 0, "federation": plain})
     return Path("runs") / f"train-{names}-{sha256(tables.encode())[:8]}"

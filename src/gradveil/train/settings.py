@@ -126,10 +126,10 @@ class TrainSettings:
         fed = (self.federation.per_round or self.federation.clients) * self.federation.batch_size
         return replace(self.federation, rounds=self.epochs * max(1, pictures // fed))
 
-    def rounds_saved(self, rounds: int) -> tuple[int, ...]:
+    def rounds_to_save(self, rounds: int) -> tuple[int, ...]:
         """The rounds after which a checkpoint is written.
 
-        >>> TrainSettings().rounds_saved(20), TrainSettings(checkpoints=(1, 20)).rounds_saved(20)
+        >>> TrainSettings().rounds_to_save(20), TrainSettings(checkpoints=(1, 20)).rounds_to_save(20)
         ((5, 10, 15, 20), (1, 20))
         """
         if isinstance(self.checkpoints, int):
@@ -196,7 +196,7 @@ def _check_run(settings: TrainSettings) -> None:
         raise ConfigError("with `method = fedsgd` a client takes one batch a round, leave it out", key="local_epochs")
     if settings.delta is not None and not 0 < settings.delta < 1:
         raise ConfigError(f"must be above 0 and below 1, such as 1e-5, got {settings.delta}", key="delta")
-    settings.rounds_saved(settings.federation_of(pictures=1_000_000).rounds)
+    settings.rounds_to_save(settings.federation_of(pictures=1_000_000).rounds)
 
 
 def _check_engine(settings: TrainSettings) -> None:
