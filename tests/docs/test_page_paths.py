@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from blocks import ROOT
+from typer.main import get_command
+
+from gradveil.cli import app
 
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/README.md")),
@@ -79,3 +84,23 @@ def test_the_layers_drawn_are_those_that_are_held(name: str) -> None:
     drawn = (ROOT / name).read_text().partition("```\ncore <- ")[2].partition("\n```")[0]
     layers = [set(layer.replace(",", " ").split()) for layer in f"core <- {drawn}".split("<-")]
     assert layers == [set(line.split()) for line in held.split("\n")]
+
+
+def options(command: Any, path: str = "gradveil") -> Iterator[tuple[str, set[str]]]:
+    """Of every command its options."""
+    for name, one in getattr(command, "commands", {}).items():
+        yield from options(one, f"{path} {name}")
+    yield path, {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+
+
+COMMANDS = dict(options(get_command(app)))
+LONGEST = "|".join(sorted(COMMANDS, key=len, reverse=True))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=ids)
+def test_commands_that_pages_show_have_these_options(page: Path) -> None:
+    text = page.read_text().replace("\\\n", " ")
+    for command, rest in re.findall(rf"({LONGEST})\b([^\n`#;]*)", text):
+        if command == "gradveil":
+            continue
+        assert set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", rest)) <= {*COMMANDS[command], "--help"}, command
