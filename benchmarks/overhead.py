@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 
 import gradveil.audit.audit
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.config import build, from_tables
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
@@ -58,7 +58,7 @@ def share_of_keeping() -> float:
     with tempfile.TemporaryDirectory() as folder:
         audit = build(from_tables(AUDIT))
         start = time.perf_counter()
-        run(audit, Path(folder) / "run")
+        run_audit(audit, Path(folder) / "run")
         return sum(spent) / (time.perf_counter() - start)
 
 

@@ -19,7 +19,8 @@ from gradveil.core.compute import Compute
 from gradveil.experiment import journal
 from gradveil.experiment.folder import JOURNAL
 from gradveil.experiment.record import Record
-from gradveil.search.search import Search, search
+from gradveil.search.search import search
+from gradveil.search.settings import SearchSettings
 
 
 def main() -> None:
@@ -38,7 +39,7 @@ def main() -> None:
 
 
 def searched(strategy: str, against: str, args: argparse.Namespace) -> dict[str, Any]:
-    asked = Search(
+    asked = SearchSettings(
         model=args.model,
         weights=str(args.weights),
         data="cifar100",
@@ -52,7 +53,7 @@ def searched(strategy: str, against: str, args: argparse.Namespace) -> dict[str,
         against=against,  # type: ignore[arg-type]
     )
     folder, begin = Path(args.scratch) / f"{strategy}-{against}", time.perf_counter()
-    outcome = search(asked, folder, Compute(device=args.device, precision=args.precision))
+    outcome = search(asked, folder, compute=Compute(device=args.device, precision=args.precision))
     seconds = time.perf_counter() - begin
     outcome.write(args.out / f"policy-{strategy}-{against}.json")
     top = outcome.policies

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from gradveil.core.compute import Compute
 from gradveil.experiment import progress
-from gradveil.tradeoff import Study, page, run
+from gradveil.tradeoff import StudySettings, tradeoff
 from gradveil.tradeoff.summary import sentences
 
 DEFENSES = (
@@ -28,7 +28,7 @@ DEFENSES = (
     "qsgd:bits=3",
     "dpsgd:noise=0.01",
 )
-STUDY = Study(
+STUDY = StudySettings(
     model="papers/ats/small_mlp.py:small_mlp",
     data="cifar10",
     defenses=DEFENSES,
@@ -57,8 +57,8 @@ def main() -> None:
     study = replace(STUDY, data=args.data, model=args.model, seeds=args.seeds, rounds=args.rounds, images=args.images,
                     data_options=options)  # fmt: skip
     compute = Compute(device=args.device, precision=args.precision, workers=args.workers)
-    outcome = run(study, args.out, compute, progress.for_stream(quiet=False), args.seconds)
-    page(outcome, args.out / "report.html")
+    shown = progress.for_stream(quiet=False)
+    outcome = tradeoff(study, args.out, compute=compute, progress=shown, seconds=args.seconds)
     print("\n".join(sentences(outcome)))
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test holds them together
     from gradveil.attacks import ATTACKS as ATTACKS
     from gradveil.audit.audit import Audit as Audit
-    from gradveil.audit.audit import run as run
+    from gradveil.audit.audit import run_audit as run_audit
     from gradveil.audit.results import read_run as read_run
     from gradveil.audit.verdict import Verdict as Verdict
     from gradveil.audit.verdict import judge as judge
@@ -54,9 +54,9 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.report.build import write_report as write_report
     from gradveil.report.conclude import conclude as conclude
     from gradveil.search.search import search as search
-    from gradveil.search.settings import Search as Search
-    from gradveil.tradeoff.settings import Study as Study
-    from gradveil.tradeoff.study import run as tradeoff  # noqa: F401
+    from gradveil.search.settings import SearchSettings as SearchSettings
+    from gradveil.tradeoff.settings import StudySettings as StudySettings
+    from gradveil.tradeoff.study import tradeoff as tradeoff
     from gradveil.train.federated import train_federation as train_federation
     from gradveil.train.run import train as train
     from gradveil.train.settings import Federation as Federation
@@ -86,9 +86,9 @@ _HOME = {
     "Reconstruction": "core.attack",
     "Scenario": "core.scenario",
     "ScenarioConfig": "config",
-    "Search": "search.settings",
+    "SearchSettings": "search.settings",
     "Seed": "core.seeds",
-    "Study": "tradeoff.settings",
+    "StudySettings": "tradeoff.settings",
     "ThreatModel": "core.scenario",
     "TrainSettings": "train.settings",
     "Truth": "core.observation",
@@ -100,8 +100,8 @@ _HOME = {
     "local_update": "core.client",
     "observe": "core.server",
     "read_run": "audit.results",
-    "run": "audit.audit",
     "train_federation": "train.federated",
+    "run_audit": "audit.audit",
     "veil": "flower",
     "write_report": "report.build",
 }
@@ -109,8 +109,8 @@ _FUNCTIONS = {  # of packages of the same name: module and function
     "audit": ("config.audit", "audit"),
     "protect": ("protect.offline", "protect"),
     "search": ("search.search", "search"),
-    "tradeoff": ("tradeoff.study", "run"),
     "train": ("train.run", "train"),
+    "tradeoff": ("tradeoff.study", "tradeoff"),
 }
 
 __all__ = ["__version__", *_HOME, *_FUNCTIONS]  # pyright: ignore[reportUnsupportedDunderAll]

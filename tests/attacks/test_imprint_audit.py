@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.results import read_run
 from gradveil.config import build, from_tables
 from gradveil.core.errors import ConfigError
@@ -26,7 +26,7 @@ def test_a_curious_server_does_not_plant() -> None:
     assert list(from_tables(tables({"autoattack": {}}, attacker="curious")).attack) == PASSIVE
     audit = build(from_tables(tables({"rtf": {}}, attacker="curious")))
     with pytest.raises(ConfigError, match=r"attack\.rtf: modifies the model"):
-        run(audit, "never-written")
+        run_audit(audit, "never-written")
     assert not Path("never-written").exists()
 
 
@@ -39,7 +39,7 @@ def test_a_place_that_cannot_take_the_layer_is_said_before_anything_is_written(
 ) -> None:
     audit = build(from_tables(tables({"mine": {"name": attack, "at": at}})))
     with pytest.raises(ConfigError, match=rf"attack\.mine: .*{said}"):
-        run(audit, tmp_path / "never-written")
+        run_audit(audit, tmp_path / "never-written")
     assert not list(tmp_path.iterdir())
 
 
@@ -84,7 +84,7 @@ def test_what_rtf_reads_as_a_mixture_unmix_takes_apart_in_the_same_audit(tmp_pat
     few = {"images": 2, "batch_size": 2}
     stages = from_tables({**tables({"autoattack": {}}, **few), "defense": OASIS}).attack
     chosen = {name: dict(stages[name].options) for name in ("rtf", "unmix")}
-    run(build(from_tables({**tables(chosen, **few), "defense": OASIS, "sequence": True})), tmp_path)
+    run_audit(build(from_tables({**tables(chosen, **few), "defense": OASIS, "sequence": True})), tmp_path)
     assert conclude(tmp_path).word == "leaks"
     knowing = [r for r in read_run(tmp_path).records if (r.defense, r.attacker) == ("mixed", "adaptive")]
     best = {name: max(r.scores["psnr"] for r in knowing if r.attack == name) for name in ("rtf", "unmix")}
@@ -93,7 +93,7 @@ def test_what_rtf_reads_as_a_mixture_unmix_takes_apart_in_the_same_audit(tmp_pat
 
 @pytest.mark.parametrize("attack", [{"rtf": {"neurons": 200}}, {"cah": {"neurons": 128, "examples": 4}}])
 def test_an_audit_from_end_to_end(attack: dict[str, Any], tmp_path: Path) -> None:
-    run(build(from_tables(tables(attack))), tmp_path)
+    run_audit(build(from_tables(tables(attack))), tmp_path)
     verdict = conclude(tmp_path)
     assert verdict.word == "leaks"
     records = read_run(tmp_path).records
@@ -107,7 +107,7 @@ def test_an_audit_from_end_to_end(attack: dict[str, Any], tmp_path: Path) -> Non
 
 
 def test_a_sum_over_clients_in_an_audit(tmp_path: Path) -> None:
-    run(build(from_tables(tables({"rtf": {"sparse": True}}, batch_size=2, aggregate=4))), tmp_path)
+    run_audit(build(from_tables(tables({"rtf": {"sparse": True}}, batch_size=2, aggregate=4))), tmp_path)
     assert conclude(tmp_path).word == "leaks"
     page = (tmp_path / "report.html").read_text()
     assert "sums over 4 clients alone" in page

@@ -13,7 +13,7 @@ from test_contracts import ATTACK_ROWS, NO_DEFENSE, brief
 from torch import Generator, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.core.check import options_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -83,7 +83,7 @@ def records_of(
         gallery=drawn(6, *shape, seed=3).float(),
         controls=False,
     )
-    run(audit, folder, Compute())
+    run_audit(audit, folder, Compute())
     attacker = "adaptive" if must_know else "unaware"
     return [record for record in journal.read(folder / "journal.jsonl") if record.attacker == attacker]
 

@@ -10,7 +10,7 @@ from toys import audit
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.trial import SAME_RUN
 from gradveil.core.attack import Attack
 from gradveil.core.defense import Defense
@@ -29,7 +29,7 @@ SHORT: dict[str, Attack] = {
 
 
 def records_of(folder: Path, defenses: dict[str, Defense], *, controls: bool = False) -> list[Record]:
-    run(audit(SHORT, defenses, clients=2, controls=controls), folder)
+    run_audit(audit(SHORT, defenses, clients=2, controls=controls), folder)
     return journal.read(folder / "journal.jsonl")
 
 

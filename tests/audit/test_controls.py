@@ -14,7 +14,7 @@ from toys import CLASSES, Noise, audit, pictures, scenario
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.controls import blinded
 from gradveil.audit.results import read_run
 from gradveil.audit.schedule import plan, roles
@@ -35,7 +35,7 @@ MUCH_NOISE = {"none": Defense(), "gaussian": Gaussian(scale=1e3)}
 
 
 def verdict_of(folder: Path, **parts) -> Verdict:
-    run(audit(controls=True, **parts), folder)
+    run_audit(audit(controls=True, **parts), folder)
     return judge(read_run(folder))
 
 
@@ -53,20 +53,20 @@ def test_an_attack_that_works_passes_its_control_and_noise_stops_it(tmp_path: Pa
 
 def test_which_controls_are_run(tmp_path: Path) -> None:
     both = {"linear": linear(), "dlg": dlg(steps=3, restarts=1)}
-    run(replace(audit(both, controls=True), convergence=True), tmp_path / "run")
+    run_audit(replace(audit(both, controls=True), convergence=True), tmp_path / "run")
     found = kinds(tmp_path / "run")
     assert set(found) == {
         *((attack, control) for attack in both for control in ("", "another", "prior")),
         ("dlg", "random"),  # a closed form has no prior of its own: noise for an update says it all
         ("dlg", "doubled"),
     }
-    run(audit(both), tmp_path / "bare")
+    run_audit(audit(both), tmp_path / "bare")
     assert set(kinds(tmp_path / "bare")) == {("linear", ""), ("dlg", "")}
 
 
 def test_a_control_sees_an_update_of_the_same_size_and_none_of_its_content(tmp_path: Path) -> None:
     noise = Noise()
-    run(audit({"a": noise}, {"none": Defense()}, controls=True), tmp_path / "run")
+    run_audit(audit({"a": noise}, {"none": Defense()}, controls=True), tmp_path / "run")
     own, control = noise.seen
     for name, update in own.update.items():
         sizes, blind = update.flatten(1).norm(dim=1), control.update[name].flatten(1)

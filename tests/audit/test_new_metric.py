@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from torch import Tensor
 
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.table import as_csv
 from gradveil.audit.verdict import judge
@@ -53,7 +53,7 @@ def row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=[("worst-pixel",), ("psnr", "retrieval", "worst-pixel")], ids=["alone", "beside others"])
 def folder(request: pytest.FixtureRequest, row: None, tmp_path: Path) -> Path:
-    run(audit(*request.param), tmp_path / "run")
+    run_audit(audit(*request.param), tmp_path / "run")
     conclude(tmp_path / "run")
     return tmp_path / "run"
 
@@ -102,7 +102,7 @@ def test_the_page_shows_the_most_leaked_picture_first(folder: Path) -> None:
 def test_a_folder_that_knows_a_metric_that_the_catalogue_does_not(tmp_path: Path) -> None:
     """Built by hand, in no table: the folder says how it is read."""
     plain = audit("psnr", "retrieval")
-    run(Audit(**{**vars(plain), "metrics": (*plain.metrics, worst_pixel()), "settings": {}}), tmp_path)
+    run_audit(Audit(**{**vars(plain), "metrics": (*plain.metrics, worst_pixel()), "settings": {}}), tmp_path)
     found = read_run(tmp_path)
     assert (found.facts("worst-pixel").label, found.facts("worst-pixel_fed").unit) == ("Worst pixel", "levels")
     (none,) = (f.tally for f in judge(found).findings if f.tally.defense == "none")

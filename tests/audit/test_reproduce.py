@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from toys import Noise, audit
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.cli import main
 from gradveil.config import build, from_tables
 from gradveil.config.reproduce import Comparison, reproduce
@@ -44,7 +44,7 @@ TABLES = {
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     found = tmp_path_factory.mktemp("reproduce") / "run"
     torch.set_num_threads(1)
-    run(build(from_tables(TABLES)), found)
+    run_audit(build(from_tables(TABLES)), found)
     return found
 
 
@@ -89,7 +89,7 @@ def test_a_trial_of_every_cell_and_control_comes_out_identical_and_nothing_is_wr
 @pytest.mark.more
 def test_a_run_in_workers_on_other_devices_and_with_other_threads_is_the_same(tmp_path: Path) -> None:
     audited = build(from_tables({**TABLES, "defense": {"none": {}}}))
-    run(audited, tmp_path / "run", Compute(workers=2, precision="float64", backend="loop", chunk=2))
+    run_audit(audited, tmp_path / "run", Compute(workers=2, precision="float64", backend="loop", chunk=2))
     torch.set_num_threads(2)  # the fixture sets it back
     for record in records(tmp_path / "run")[::12]:
         assert reproduce(tmp_path / "run", record.key).told == "identical"
@@ -146,7 +146,7 @@ def test_a_run_without_its_pictures_is_compared_by_its_scores(copy: Path) -> Non
 
 def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: Path) -> None:
     tables = {**TABLES, "scenario": {**TABLES["scenario"], "model": "lenet"}, "attack": {"linear": {}}}
-    run(build(from_tables(tables)), tmp_path / "fails")
+    run_audit(build(from_tables(tables)), tmp_path / "fails")
     record = records(tmp_path / "fails")[0]
     assert record.status == "failed"
     assert reproduce(tmp_path / "fails", record.key).told == "identical"
@@ -174,7 +174,7 @@ def test_what_is_not_the_same_any_more_is_named(tmp_path: Path, monkeypatch: pyt
     model = build(from_tables({**TABLES, "scenario": {**TABLES["scenario"], "model_seed": 5}})).scenario.model
     save_file(model.state_dict(), "w.safetensors")
     tables = {**TABLES, "scenario": {**TABLES["scenario"], "weights": "w.safetensors"}, "attack": {"linear": {}}}
-    run(build(from_tables(tables)), "run")
+    run_audit(build(from_tables(tables)), "run")
     key = records(Path("run"))[0].key
     assert reproduce("run", key).identical
     with torch.no_grad():
@@ -207,7 +207,7 @@ def test_a_model_of_ones_own_is_given_again_wherever_it_lies(
 
 
 def test_a_run_that_was_made_by_hand_says_so(tmp_path: Path) -> None:
-    run(audit({"a": Noise()}), tmp_path / "run")
+    run_audit(audit({"a": Noise()}), tmp_path / "run")
     with pytest.raises(ConfigError, match="made through the library by hand"):
         reproduce(tmp_path / "run", records(tmp_path / "run")[0].key)
 
@@ -241,7 +241,7 @@ def test_a_changed_provenance_is_not_believed(copy: Path) -> None:
     path = copy / "provenance.json"
     path.write_text(path.read_text().replace('"shard": 32', '"shard": 33'))
     with pytest.raises(ConfigError, match=r"provenance\.json: changed since it was written"):
-        RunFolder(copy).stored()
+        RunFolder(copy).read_provenance()
     with pytest.raises(ConfigError, match=r"provenance\.json: changed since it was written"):
         reproduce(copy, records(copy)[0].key)
 

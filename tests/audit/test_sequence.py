@@ -11,7 +11,7 @@ from toys import Noise, audit
 
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.linear import linear
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import read_run
 from gradveil.audit.table import as_csv
 from gradveil.audit.verdict import judge
@@ -34,7 +34,7 @@ def attempts(folder: Path) -> Counter:
 
 
 def test_what_leaked_is_not_attacked_again(tmp_path: Path) -> None:
-    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    run_audit(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
     assert attempts(tmp_path / "run") == {("none", "linear"): 5, ("noise", "linear"): 10, ("noise", "second"): 10}
     verdict = judge(read_run(tmp_path / "run"))
     assert verdict.missing == 0
@@ -44,13 +44,13 @@ def test_what_leaked_is_not_attacked_again(tmp_path: Path) -> None:
 
 
 def test_the_order_is_that_of_the_attacks(tmp_path: Path) -> None:
-    run(in_order({"first": Noise(), "linear": linear()}), tmp_path / "run")
+    run_audit(in_order({"first": Noise(), "linear": linear()}), tmp_path / "run")
     assert attempts(tmp_path / "run")["none", "first"] == attempts(tmp_path / "run")["none", "linear"] == 5
 
 
 def test_a_client_stays_until_all_of_its_pictures_have_leaked(tmp_path: Path) -> None:
     """Two pictures of one class in a batch cannot be told apart in closed form."""
-    run(in_order({"linear": linear(), "second": Noise()}, clients=3, examples=2), tmp_path / "run")
+    run_audit(in_order({"linear": linear(), "second": Noise()}, clients=3, examples=2), tmp_path / "run")
     verdict = judge(read_run(tmp_path / "run"))
     undefended = [r for r in read_run(tmp_path / "run").records if (r.defense, r.control) == ("none", "")]
     leaked = Counter(r.client for r in undefended if verdict.baselines.is_leaked(r))
@@ -60,14 +60,14 @@ def test_a_client_stays_until_all_of_its_pictures_have_leaked(tmp_path: Path) ->
 
 
 def test_a_trial_that_is_really_missing_is_missed(tmp_path: Path) -> None:
-    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    run_audit(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
     path = tmp_path / "run/journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     lost = [line for line in lines if b"toy/noise/second/adaptive/c0003/0" in line]
     path.write_bytes(b"".join(line for line in lines if line not in lost))
     assert len(lost) == 1
     assert judge(read_run(tmp_path / "run")).missing == 1
-    run(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
+    run_audit(in_order({"linear": linear(), "second": Noise()}), tmp_path / "run")
     assert judge(read_run(tmp_path / "run")).missing == 0
 
 
@@ -75,13 +75,13 @@ def test_a_trial_that_is_really_missing_is_missed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_run_that_was_cut_anywhere_ends_the_same(tmp_path: Path, workers: int) -> None:
     whole = in_order({"linear": linear(), "second": Noise(), "third": Noise()}, clients=4)
-    run(whole, tmp_path / "whole")
+    run_audit(whole, tmp_path / "whole")
     expected = as_csv(journal.read(tmp_path / "whole/journal.jsonl"))
     lines = (tmp_path / "whole/journal.jsonl").read_bytes().splitlines(keepends=True)
-    run(whole, tmp_path / "cut", Compute(workers=workers))
+    run_audit(whole, tmp_path / "cut", Compute(workers=workers))
     for kept in range(0, len(lines), 21 if workers else 7):  # processes take their time to begin
         (tmp_path / "cut/journal.jsonl").write_bytes(b"".join(lines[:kept]))
-        run(whole, tmp_path / "cut", Compute(workers=workers))
+        run_audit(whole, tmp_path / "cut", Compute(workers=workers))
         assert as_csv(journal.read(tmp_path / "cut/journal.jsonl")) == expected
 
 
@@ -93,11 +93,13 @@ def test_an_attack_with_nothing_to_work_on_is_left_out_and_named(tmp_path: Path)
     labels = without.scenario.private.labels.new_zeros(5, 1, 5)
     labels[..., 0] = 1
     private = without.scenario.private._replace(labels=labels)
-    run(replace(without, scenario=replace(conv, private=private)), tmp_path / "run")
+    run_audit(replace(without, scenario=replace(conv, private=private)), tmp_path / "run")
     assert {attack for _, attack in attempts(tmp_path / "run")} == {"second"}
     assert "linear" in read_run(tmp_path / "run").provenance["left_out"]
     with pytest.raises(ConfigError, match="none applies"):
-        run(replace(without, attacks={"linear": linear()}, scenario=replace(conv, private=private)), tmp_path / "none")
+        run_audit(
+            replace(without, attacks={"linear": linear()}, scenario=replace(conv, private=private)), tmp_path / "none"
+        )
 
 
 def test_autoattack_by_itself_picks_what_explains_the_update() -> None:

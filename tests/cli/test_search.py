@@ -17,7 +17,7 @@ import pytest
 from typer.main import get_command
 
 from gradveil.cli import app, main
-from gradveil.search.settings import Search
+from gradveil.search.settings import SearchSettings
 
 SMALL = [
     "search", "--data-option", "count=64", "--data-option", "size=16", "--candidates", "8", "--top", "3",
@@ -86,8 +86,8 @@ def test_killed_and_given_again_it_ends_with_the_same_file(desk: Path, tmp_path:
     ("arguments", "said"),
     [
         (["--library", "other.toml"], "--library: other.toml: cannot be read"),
-        (["--top", "9"], "--top: 9 of 8 candidates"),
-        (["--images", "64"], "--images: 64 to score"),
+        (["--top", "9"], "--top: must be at most 8"),
+        (["--images", "64"], "--images: 64 pictures to score"),
         (["--length", "0"], "--length: must be between 1"),
         (["--workers", "-1"], "--workers: must be between 0"),
         (["--ray", "auto", "--workers", "2"], "--workers: a Ray cluster has workers"),
@@ -128,7 +128,7 @@ def test_help_does_not_import_torch() -> None:
 def test_every_setting_has_an_option_and_its_default_is_told() -> None:
     command: Any = get_command(app)
     options = {name: p for p in command.commands["search"].params for name in p.opts}
-    defaults = {f"--{name.replace('_', '-')}": value for name, value in asdict(Search()).items()}
+    defaults = {f"--{name.replace('_', '-')}": value for name, value in asdict(SearchSettings()).items()}
     assert set(defaults) - {"--data-options"} <= set(options)
     numbers = {name: value for name, value in defaults.items() if isinstance(value, int | float) and name in options}
     assert len(numbers) > 10

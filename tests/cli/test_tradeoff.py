@@ -9,7 +9,7 @@ import pytest
 from typer.main import get_command
 
 from gradveil.cli import app, main
-from gradveil.tradeoff import Study
+from gradveil.tradeoff import StudySettings
 
 TINY = [
     "tradeoff", "--data-option", "count=60", "--data-option", "size=8", "--model", "mlp", "--rounds", "2",
@@ -76,4 +76,4 @@ def test_the_defaults_in_the_help_are_those_of_the_study() -> None:
     helps = {parameter.name: getattr(parameter, "help", "") or "" for parameter in command.params}
     for name in ("seeds", "rounds", "clients", "per_round", "images", "victim_batch", "match", "random_policies",
                  "split", "method", "model", "data", "measure", "budget", "batch_size"):  # fmt: skip
-        assert f"(default {getattr(Study(), name)})" in helps[name], name
+        assert f"(default {getattr(StudySettings(), name)})" in helps[name], name

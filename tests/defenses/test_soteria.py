@@ -11,7 +11,7 @@ import torch
 from scenes import batch_statistics, four_pictures, one_picture, perceptron, scene, seen_in, smooth
 from torch import Tensor, nn
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build
 from gradveil.core.client import in_client_mode, parameters_of
 from gradveil.core.errors import ConfigError
@@ -129,7 +129,7 @@ def test_an_audit_says_so_before_it_writes(tmp_path: Path) -> None:
     defenses = {"soteria": Choice(name="soteria", options={"layer": "fcc"})}
     config = AuditConfig(scenario=ScenarioConfig(images=2, data_options={"size": 16, "count": 60}), defense=defenses)
     with pytest.raises(ConfigError, match="did you mean 'fc'"):
-        run(build(config), tmp_path / "run")
+        run_audit(build(config), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 

@@ -17,7 +17,7 @@ from scenes import as_float32, one_picture
 from toys import Noise, audit
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import read_run
 from gradveil.audit.verdict import judge
 from gradveil.core.attack import Reconstruction
@@ -65,8 +65,8 @@ def by_key(folder: Path) -> dict[str, Record]:
 
 @pytest.mark.parametrize("how", [allocate_too_much, raise_memory_error, raise_value_error])
 def test_one_client_that_raises_fails_alone(how, tmp_path: Path) -> None:
-    run(audit({"a": Noise()}, clients=5, controls=True), tmp_path / "sound")
-    run(audit({"a": Spoiled(how=how)}, clients=5, controls=True), tmp_path / "spoiled")
+    run_audit(audit({"a": Noise()}, clients=5, controls=True), tmp_path / "sound")
+    run_audit(audit({"a": Spoiled(how=how)}, clients=5, controls=True), tmp_path / "spoiled")
     sound, spoiled = by_key(tmp_path / "sound"), by_key(tmp_path / "spoiled")
     assert sound.keys() == spoiled.keys()
     for key, record in spoiled.items():
@@ -81,7 +81,7 @@ def test_one_client_that_raises_fails_alone(how, tmp_path: Path) -> None:
 
 def test_failures_are_no_protection(tmp_path: Path) -> None:
     """An attack that fails on a few pictures says nothing about them: no verdict may rest on it."""
-    run(audit({"a": Spoiled(how=raise_value_error)}, clients=20, controls=True), tmp_path / "run")
+    run_audit(audit({"a": Spoiled(how=raise_value_error)}, clients=20, controls=True), tmp_path / "run")
     verdict = judge(read_run(tmp_path / "run"))
     assert {finding.verdict for finding in verdict.findings} <= {"inconclusive", "not evaluated", "leaks"}
 
@@ -93,7 +93,7 @@ def test_an_attack_that_cannot_work_at_all_is_tried_once(tmp_path: Path) -> None
         calls.append(1)
         raise NotApplicableError("this model has nothing to read")
 
-    run(audit({"a": Spoiled(how=cannot)}, PLAIN, clients=5), tmp_path / "run")
+    run_audit(audit({"a": Spoiled(how=cannot)}, PLAIN, clients=5), tmp_path / "run")
     assert len(calls) == 1
     assert {(r.status, r.reason) for r in records(tmp_path / "run")} == {
         ("failed", "NotApplicableError: this model has nothing to read")
@@ -110,7 +110,7 @@ def search(steps: int) -> Audit:
 def test_a_search_that_breaks_off_fails_with_the_step_and_never_has_a_score(
     bad: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run(search(20), tmp_path / "sound")
+    run_audit(search(20), tmp_path / "sound")
     plain, calls = Objective.__call__, itertools.count()
 
     def breaks(self: Objective, z):
@@ -121,7 +121,7 @@ def test_a_search_that_breaks_off_fails_with_the_step_and_never_has_a_score(
         return total, match, slope
 
     monkeypatch.setattr(Objective, "__call__", breaks)
-    run(search(20), tmp_path / "broken")
+    run_audit(search(20), tmp_path / "broken")
     sound, broken = by_key(tmp_path / "sound"), by_key(tmp_path / "broken")
     for key, record in broken.items():
         if record.client == "client-1":
@@ -146,7 +146,7 @@ def test_of_several_restarts_those_that_break_off_are_not_chosen(
 
     monkeypatch.setattr(Objective, "__call__", breaks)
     two = search(20)
-    run(Audit(**{**vars(two), "attacks": {"search": invertgrad(steps=20, restarts=2)}}), tmp_path / "run")
+    run_audit(Audit(**{**vars(two), "attacks": {"search": invertgrad(steps=20, restarts=2)}}), tmp_path / "run")
     assert {r.status for r in records(tmp_path / "run")} == {"ok"}
 
 
@@ -160,8 +160,12 @@ def test_a_clock_that_jumps_gives_no_negative_time(tmp_path: Path, monkeypatch: 
             f"gradveil.experiment.{module}.now", lambda: (noon + timedelta(days=next(days))).isoformat()
         )
     with (tmp_path / "log").open("w") as log:
-        run(audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0))
-        run(audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0))
+        run_audit(
+            audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0)
+        )
+        run_audit(
+            audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0)
+        )
     assert all(record.seconds >= 0 for record in records(tmp_path / "run"))
     told = re.findall(r"(-?[\d.]+) s\b", (tmp_path / "log").read_text())
     assert told

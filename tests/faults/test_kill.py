@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from toys import Noise, audit
 
 from gradveil.attacks.linear import linear
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import read_run
 from gradveil.audit.verdict import judge
 from gradveil.core.compute import Compute
@@ -39,7 +39,7 @@ def many_trials() -> Audit:
 def work(folder: Path, slowness: float, compute: Compute) -> None:
     """Every sync takes so many seconds and does nothing: a kill is no power cut, and falls between steps of a write."""
     os.fsync = lambda handle: time.sleep(slowness)
-    run(many_trials(), folder, compute)
+    run_audit(many_trials(), folder, compute)
 
 
 def pieces(folder: Path) -> set[Path]:
@@ -81,7 +81,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     torch.set_num_threads(1)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
-        run(many_trials(), folder, Small())
+        run_audit(many_trials(), folder, Small())
     assert len(records(folder)) >= 1500
     return folder
 

@@ -15,7 +15,7 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.cli import main
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
@@ -23,7 +23,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.experiment.parallel.pool import Fanout, FanoutError
+from gradveil.experiment.parallel.pool import Pool, PoolError
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of Ray's own, which leaves processes to be collected
 PLAIN = {"none": Defense()}
@@ -59,7 +59,7 @@ def cluster() -> Iterator[Any]:
     pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
     with pytest.MonkeyPatch.context() as patch:  # workers must find the toys
         patch.setenv("PYTHONPATH", os.pathsep.join(path for path in sys.path if path))
-        with Fanout(ray="local").held() as ray:
+        with Pool(ray="local").connected() as ray:
             yield ray
         gc.collect()
 
@@ -72,15 +72,15 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_tried_again_and_nothing_shows(cluster: Any, tmp_path: Path, notes: Path) -> None:
-    run(audit({"a": Noise()}, PLAIN, clients=8), tmp_path / "sound", Pairs())
-    run(audit({"a": Deadly(notes=notes, times=1)}, PLAIN, clients=8), tmp_path / "run", Pairs(ray="local"))
+    run_audit(audit({"a": Noise()}, PLAIN, clients=8), tmp_path / "sound", Pairs())
+    run_audit(audit({"a": Deadly(notes=notes, times=1)}, PLAIN, clients=8), tmp_path / "run", Pairs(ray="local"))
     assert table(tmp_path / "run") == table(tmp_path / "sound")
     assert len(list(notes.iterdir())) == 2
 
 
 @pytest.mark.slow
 def test_a_shard_that_no_worker_survives_fails_with_its_reason(cluster: Any, tmp_path: Path, notes: Path) -> None:
-    run(audit({"a": Deadly(notes=notes, times=99)}, PLAIN, clients=8), tmp_path / "run", Pairs(ray="local"))
+    run_audit(audit({"a": Deadly(notes=notes, times=99)}, PLAIN, clients=8), tmp_path / "run", Pairs(ray="local"))
     failed = [record for record in records(tmp_path / "run") if record.status == "failed"]
     assert {record.client for record in failed} == {"c0002", "c0003"}
     assert all("its process died 3 times" in record.reason for record in failed)
@@ -93,9 +93,9 @@ def unlucky(job: int) -> int:
 
 @pytest.mark.slow
 def test_an_error_of_a_task_on_ray_is_told_or_answered_for(cluster: Any) -> None:
-    with pytest.raises(FanoutError, match="ValueError: no luck"):
-        list(Fanout(ray="local").each(unlucky, [1]))
-    assert list(Fanout(ray="local").each(unlucky, [1], lambda job, why: -job)) == [(1, -1)]
+    with pytest.raises(PoolError, match="ValueError: no luck"):
+        list(Pool(ray="local").each(unlucky, [1]))
+    assert list(Pool(ray="local").each(unlucky, [1], lambda job, why: -job)) == [(1, -1)]
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def build(classes):
 def test_ray_and_workers_exclude_each_other(tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
     with pytest.raises(ConfigError, match="leave out `workers` or `ray`"):
-        run(audit({"a": Noise()}), tmp_path / "run", Compute(ray="local", workers=2))
+        run_audit(audit({"a": Noise()}), tmp_path / "run", Compute(ray="local", workers=2))
     assert not (tmp_path / "run").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 from children import records, table
 from toys import Noise, audit
 
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.core.errors import GradveilError
 from gradveil.experiment import journal
 from gradveil.experiment.journal import Journal, encode
@@ -26,7 +26,7 @@ def small() -> Audit:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The journal of a real run."""
     folder = tmp_path_factory.mktemp("whole") / "run"
-    run(small(), folder)
+    run_audit(small(), folder)
     return folder
 
 
@@ -59,13 +59,13 @@ def test_cut_at_every_byte_of_the_last_records_no_record_is_wrong(whole: Path, t
 
 def test_a_run_that_was_torn_goes_on_to_the_same_table(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run(small(), folder)
+    run_audit(small(), folder)
     path = folder / "journal.jsonl"
     content = path.read_bytes()
     starts, rng = starts_of(content), random.Random(0)
     for _ in range(25):
         path.write_bytes(content[: rng.randrange(starts[-1 - LAST], len(content))])
-        run(small(), folder)
+        run_audit(small(), folder)
         assert table(folder) == table(whole)
 
 
@@ -106,14 +106,14 @@ def test_a_flip_at_the_end_costs_that_record_and_is_never_believed(whole: Path, 
 
 def test_a_run_in_a_folder_whose_journal_has_rotted_changes_nothing(whole: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run(small(), folder)
+    run_audit(small(), folder)
     path = folder / "journal.jsonl"
     bad = bytearray(path.read_bytes())
     bad[len(bad) // 2] ^= 1
     path.write_bytes(bad)
     before = {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
     with pytest.raises(GradveilError, match="bad record at byte"):
-        run(small(), folder)
+        run_audit(small(), folder)
     assert {p: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
 
 

@@ -16,7 +16,7 @@ import torch
 from children import FOREVER, forked, records, table, until
 from toys import Noise, audit, pictures, scenario
 
-from gradveil.audit.audit import Audit, run
+from gradveil.audit.audit import Audit, run_audit
 from gradveil.cli import main
 from gradveil.core.attack import Reconstruction
 from gradveil.core.compute import Compute
@@ -54,7 +54,7 @@ def test_the_second_of_two_leaves_at_once_and_the_lock_of_a_dead_one_clears_itse
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "run"
-    first = forked(partial(run, small(Sleepy(seconds=FOREVER)), folder), tmp_path / "log")
+    first = forked(partial(run_audit, small(Sleepy(seconds=FOREVER)), folder), tmp_path / "log")
     until(lambda: len(records(folder)) == 3)
     monkeypatch.setattr("gradveil.cli.run.build", lambda config: small(Sleepy()))
     before = tree(folder)
@@ -78,15 +78,15 @@ def test_of_many_at_once_one_writes(tmp_path: Path) -> None:
 
     def one_of_many() -> None:
         try:
-            run(audit({"a": Noise(), "b": Noise()}, clients=6), folder)
+            run_audit(audit({"a": Noise(), "b": Noise()}, clients=6), folder)
         except LockedError as error:
             raise SystemExit(LOCKED) from error
 
     codes = {child.wait() for child in [forked(one_of_many, tmp_path / str(n)) for n in range(8)]}
     assert codes <= {0, LOCKED}
     assert 0 in codes
-    run(audit({"a": Noise(), "b": Noise()}, clients=6), folder)
-    run(audit({"a": Noise(), "b": Noise()}, clients=6), tmp_path / "alone")
+    run_audit(audit({"a": Noise(), "b": Noise()}, clients=6), folder)
+    run_audit(audit({"a": Noise(), "b": Noise()}, clients=6), tmp_path / "alone")
     assert table(folder) == table(tmp_path / "alone")
 
 
@@ -97,7 +97,7 @@ def tree(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("name", ["config.toml", "provenance.json"])
 def test_one_changed_byte_of_what_describes_a_run_is_refused_by_name(name: str, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    run(small(Noise()), folder)
+    run_audit(small(Noise()), folder)
     content, rng = (folder / name).read_bytes(), random.Random(0)
     for _ in range(150):
         bad = bytearray(content)
@@ -105,18 +105,18 @@ def test_one_changed_byte_of_what_describes_a_run_is_refused_by_name(name: str, 
         (folder / name).write_bytes(bad)
         before = tree(folder)
         with pytest.raises(ConfigError, match=rf"{name}: |holds another run|provenance\.json: "):
-            run(small(Noise()), folder)
+            run_audit(small(Noise()), folder)
         assert tree(folder) == before
     (folder / name).write_bytes(content)
-    run(small(Noise()), folder)
+    run_audit(small(Noise()), folder)
 
 
 @pytest.mark.parametrize("name", ["config.toml", "provenance.json"])
 def test_a_begun_run_without_its_description_is_refused(name: str, tmp_path: Path) -> None:
-    run(small(Noise()), tmp_path / "run")
+    run_audit(small(Noise()), tmp_path / "run")
     (tmp_path / "run" / name).unlink()
     with pytest.raises(ConfigError, match=r"is missing|not the folder of a run"):
-        run(small(Noise()), tmp_path / "run")
+        run_audit(small(Noise()), tmp_path / "run")
 
 
 def full() -> Audit:
@@ -141,12 +141,12 @@ PARTS: dict[str, Callable[[Audit], torch.Tensor]] = {
 
 @pytest.mark.parametrize("part", PARTS)
 def test_one_changed_bit_of_model_or_data_is_refused_by_name(part: str, tmp_path: Path) -> None:
-    run(full(), tmp_path / "run")
+    run_audit(full(), tmp_path / "run")
     before = tree(tmp_path)
     changed = full()
     bits = PARTS[part](changed).view(torch.int32).flatten()
     bits[-1] ^= 1
     with pytest.raises(ConfigError, match=rf"{'model' if 'model' in part else 'data'}_sha256 is not the same"):
-        run(changed, tmp_path / "run")
+        run_audit(changed, tmp_path / "run")
     assert tree(tmp_path) == before
-    run(full(), tmp_path / "run")
+    run_audit(full(), tmp_path / "run")

@@ -19,7 +19,7 @@ from scenes import as_float32, fedavg, one_picture, smooth
 from toys import Noise, audit, pictures
 
 from gradveil.attacks import dlg, invertgrad
-from gradveil.audit.audit import Audit, judge_of, run
+from gradveil.audit.audit import Audit, judge_of, run_audit
 from gradveil.audit.runner import attack
 from gradveil.audit.schedule import shards
 from gradveil.core.attack import Reconstruction
@@ -77,7 +77,7 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def sound(tmp_path: Path) -> str:
-    run(audit({"a": Noise()}, PLAIN, clients=8), tmp_path / "sound", Pairs())
+    run_audit(audit({"a": Noise()}, PLAIN, clients=8), tmp_path / "sound", Pairs())
     return table(tmp_path / "sound")
 
 
@@ -86,7 +86,7 @@ def test_a_worker_that_is_killed_is_tried_again_and_nothing_shows(
     times: int, tmp_path: Path, notes: Path, sound: str
 ) -> None:
     sick = Sick(happens=partial(die_at_first, times, notes))
-    run(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
+    run_audit(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
     assert table(tmp_path / "run") == sound
     assert len(list(notes.iterdir())) == times + 1
 
@@ -95,7 +95,7 @@ def test_a_worker_that_is_always_killed_is_a_failure_with_its_reason_and_the_oth
     tmp_path: Path, notes: Path, sound: str
 ) -> None:
     sick = Sick(happens=partial(die_at_first, 99, notes))
-    run(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
+    run_audit(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
     assert len(list(notes.iterdir())) == workers.MOST_TRIES
     failed = [r for r in records(tmp_path / "run") if r.status == "failed"]
     assert {r.client for r in failed} == {"c0002", "c0003"}  # who shared its process
@@ -112,21 +112,21 @@ def half_an_answer(self: multiprocessing.connection.Connection, content: bytes) 
 def test_a_worker_that_dies_in_the_middle_of_its_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patch:
         patch.setattr(multiprocessing.connection.Connection, "send_bytes", half_an_answer)
-        run(audit({"a": Noise()}, PLAIN, clients=2), tmp_path / "run", Pairs(workers=2))
+        run_audit(audit({"a": Noise()}, PLAIN, clients=2), tmp_path / "run", Pairs(workers=2))
     assert {r.reason for r in records(tmp_path / "run")} == {"its process died 3 times, the last time by signal 9"}
 
 
 def test_a_worker_that_hangs_is_ended_at_the_limit(tmp_path: Path, sound: str) -> None:
     sick = Sick(happens=partial(time.sleep, FOREVER))
-    run(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
+    run_audit(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     failed = [r for r in records(tmp_path / "run") if r.status == "failed"]
     assert {r.client for r in failed} == {"c0002", "c0003"}
     assert {r.reason for r in failed} == {"its process took longer than the limit of 3 s"}
 
 
 def test_a_limit_needs_workers(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--workers 1 or more"):
-        run(audit({"a": Noise()}), tmp_path / "run", Compute(limit=1.0))
+    with pytest.raises(ConfigError, match="`workers = 1` or more"):
+        run_audit(audit({"a": Noise()}), tmp_path / "run", Compute(limit=1.0))
     assert not (tmp_path / "run").exists()
 
 
@@ -143,7 +143,7 @@ def test_all_at_once(tmp_path: Path, notes: Path) -> None:
         "needs-memory": Sick(happens=raise_memory_error),
         "nan": Noise(loss=lambda name: float("nan") if name == "c0002" else 1.0),
     }
-    run(audit(attacks, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
+    run_audit(audit(attacks, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     found = records(tmp_path / "run")
     assert len(found) == 4 * 8
     failed = {(r.attack, r.client) for r in found if r.status == "failed"}
@@ -154,7 +154,9 @@ def test_all_at_once(tmp_path: Path, notes: Path) -> None:
 def test_one_table_for_four_workers(tmp_path: Path) -> None:
     tables = set()
     for count in (0, 4):
-        run(audit({"a": Noise(), "b": Noise()}, clients=9, controls=True), tmp_path / str(count), Pairs(workers=count))
+        run_audit(
+            audit({"a": Noise(), "b": Noise()}, clients=9, controls=True), tmp_path / str(count), Pairs(workers=count)
+        )
         tables.add(table(tmp_path / str(count)))
     assert len(tables) == 1
 
@@ -179,7 +181,7 @@ def test_one_table_for_any_number_of_workers(scene, tmp_path: Path) -> None:
     """A real search in float32, to the last bit."""
     tables = set()
     for count in (0, 1, 2):
-        run(search(scene()), tmp_path / str(count), Pairs(workers=count))
+        run_audit(search(scene()), tmp_path / str(count), Pairs(workers=count))
         tables.add(table(tmp_path / str(count)))
     assert len(tables) == 1
 
@@ -187,12 +189,12 @@ def test_one_table_for_any_number_of_workers(scene, tmp_path: Path) -> None:
 @pytest.mark.more
 def test_another_number_of_workers_goes_on_with_a_run(tmp_path: Path) -> None:
     whole = search(one_picture(5, smooth()))
-    run(whole, tmp_path / "whole", Pairs())
-    run(whole, tmp_path / "run", Pairs(workers=2))
+    run_audit(whole, tmp_path / "whole", Pairs())
+    run_audit(whole, tmp_path / "run", Pairs(workers=2))
     path = tmp_path / "run/journal.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join(lines[: len(lines) // 3]))
-    run(whole, tmp_path / "run", Pairs(workers=1))
+    run_audit(whole, tmp_path / "run", Pairs(workers=1))
     assert table(tmp_path / "run") == table(tmp_path / "whole")
 
 
@@ -222,18 +224,18 @@ def test_workers_leave_with_their_parent_and_its_lock_clears_itself(
     number: signal.Signals, tmp_path: Path, notes: Path
 ) -> None:
     sick = Sick(happens=partial(tell_and_sleep, notes))
-    slow = partial(run, audit({"a": sick, "b": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
+    slow = partial(run_audit, audit({"a": sick, "b": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2))
     parent = forked(slow, tmp_path / "log")
     until(lambda: len(list(notes.iterdir())) == 2)
     parent.kill(number)
     assert parent.wait() == -number
     sound = Sick(happens=lambda: None)
-    run(audit({"a": sound, "b": sound}, PLAIN, clients=8), tmp_path / "run", Pairs())  # the lock is free at once
+    run_audit(audit({"a": sound, "b": sound}, PLAIN, clients=8), tmp_path / "run", Pairs())  # the lock is free at once
     assert len(records(tmp_path / "run")) == 16
     until(lambda: not any(alive(int(p.name)) for p in notes.iterdir()))
 
 
 def test_threads_are_as_before(tmp_path: Path) -> None:
     before = torch.get_num_threads()
-    run(audit({"a": Noise()}, PLAIN), tmp_path / "run", Pairs(workers=2))
+    run_audit(audit({"a": Noise()}, PLAIN), tmp_path / "run", Pairs(workers=2))
     assert torch.get_num_threads() == before

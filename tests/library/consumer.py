@@ -29,7 +29,7 @@ from gradveil import (
     conclude,
     load,
     read_run,
-    run,
+    run_audit,
 )
 
 
@@ -48,12 +48,12 @@ def program() -> None:
     gradveil.audit("runs/mine", labels="guessed")  # error
 
     config = AuditConfig(seed=1, scenario=ScenarioConfig(model="lenet"), defense={"none": Choice(name="none")})
-    run(build(config), Path("runs/mine"))
+    run_audit(build(config), Path("runs/mine"))
     assert_type(conclude("runs/mine", claim=0.01), Verdict)
     assert_type(load("audit.toml").seed, int)
     AuditConfig(nonsense=3)  # error
     ScenarioConfig(attacker="friendly")  # error
-    run(1, 2, 3)  # error
+    run_audit(1, 2, 3)  # error
     print(verdict.words)  # error
     print(read_run(Path("runs/mine")).records[0].scores["psnr"] + 1.0)
 

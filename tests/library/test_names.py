@@ -49,7 +49,9 @@ def run_alone(code: str) -> str:
 def test_importing_it_imports_nothing_heavy() -> None:
     heavy = run_alone("import sys, gradveil; dir(gradveil); print({'torch', 'numpy', 'flwr', 'ray'} & {*sys.modules})")
     assert heavy.strip() == "set()"
-    assert run_alone("import sys, gradveil; gradveil.audit, gradveil.run; print('flwr' in sys.modules)") == "False\n"
+    assert (
+        run_alone("import sys, gradveil; gradveil.audit, gradveil.run_audit; print('flwr' in sys.modules)") == "False\n"
+    )
 
 
 @pytest.mark.parametrize("first", ["import gradveil.{0}.{1}", "gradveil.{0}", "from gradveil import {0}"])

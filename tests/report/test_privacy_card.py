@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from synthetic import run_of, trial
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.results import read_run
 from gradveil.config import build, load
 from gradveil.dp import epsilon
@@ -33,7 +33,7 @@ noise = 0.5
 def test_an_audit_keeps_it_and_its_report_shows_it(tmp_path: Path) -> None:
     pytest.importorskip("dp_accounting", reason="the extra `dp` is not installed")
     (tmp_path / "audit.toml").write_text(CONFIG)
-    run(build(load(tmp_path / "audit.toml")), tmp_path / "run")
+    run_audit(build(load(tmp_path / "audit.toml")), tmp_path / "run")
     kept = json.loads((tmp_path / "run/provenance.json").read_text())["privacy"]
     by_hand = epsilon(noise=0.5, sampling_rate=1.0, rounds=1, delta=1e-5)
     assert [set(told) for told in kept.values()] == [{"dpsgd"}]

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from gradveil.search.settings import Search
+from gradveil.search.settings import SearchSettings
 
-SMALL = Search(
+SMALL = SearchSettings(
     data_options={"count": 64, "size": 16},
     candidates=10,
     top=4,
@@ -25,7 +25,7 @@ SMALL = Search(
 )
 
 
-def small(**changes: Any) -> Search:
+def small(**changes: Any) -> SearchSettings:
     return replace(SMALL, **changes)
 
 

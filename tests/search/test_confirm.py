@@ -11,8 +11,8 @@ import torch
 from searches import own_cache, small
 
 from gradveil.experiment import journal
-from gradveil.search.confirm import chosen, confirmed, validated
-from gradveil.search.outcome import NOT_VALIDATED, Confirmed, Outcome, Scored
+from gradveil.search.confirm import choose, read_confirmations, validate_scores
+from gradveil.search.outcome import NOT_VALIDATED, Confirmed, Scored, SearchOutcome
 from gradveil.search.ranking import Ranked, hybrid
 from gradveil.search.search import search
 from gradveil.search.summary import COLUMNS, rows, sentences
@@ -20,7 +20,7 @@ from gradveil.transforms.policy import Policy
 
 
 @pytest.fixture(scope="module")
-def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Outcome, Path]]:
+def attacked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SearchOutcome, Path]]:
     torch.set_num_threads(1)
     folder = tmp_path_factory.mktemp("confirm")
     asked = small(confirm=4, confirm_images=2, confirm_steps=2, top=2, threshold="100%")
@@ -35,15 +35,15 @@ def ranking(count: int) -> list[Ranked]:
 
 
 def test_the_best_and_a_spread_to_the_very_last_are_chosen() -> None:
-    best, others = chosen(ranking(40), 10)
+    best, others = choose(ranking(40), 10)
     assert [str(one.policy) for one in best] == ["0", "1", "2", "3", "4"]
     assert [str(one.policy) for one in others] == ["11", "18", "25", "32", "39"]
-    assert [len(part) for part in chosen(ranking(3), 10)] == [3, 0]
+    assert [len(part) for part in choose(ranking(3), 10)] == [3, 0]
 
 
 @pytest.mark.parametrize("count", range(1, 12))
 def test_nobody_is_chosen_twice(count: int) -> None:
-    best, others = chosen(ranking(12), count)
+    best, others = choose(ranking(12), count)
     assert len({one.policy for one in (*best, *others)}) == count
 
 
@@ -79,7 +79,7 @@ def test_what_was_attacked_was_never_scored(attacked) -> None:
 def test_records_in_any_order_are_confirmed_alike(attacked) -> None:
     _, folder = attacked
     records = journal.read(folder / "journal.jsonl")
-    assert confirmed(records) == confirmed(records[::-1])
+    assert read_confirmations(records) == read_confirmations(records[::-1])
 
 
 def test_everything_is_on_the_sheet(attacked) -> None:
@@ -102,12 +102,12 @@ def scored(privacy: float, decibels: float, identified: int = 0) -> Scored:
 
 def test_a_score_that_follows_the_attack_is_validated_and_one_that_does_not_is_not() -> None:
     rising = [scored(k / 10, 8 + k + (k % 2) / 4) for k in range(8)]
-    by_kind = {v.against: v for v in validated(rising) if v.attacker == "unaware"}
+    by_kind = {v.against: v for v in validate_scores(rising) if v.attacker == "unaware"}
     assert by_kind["private"].holds
-    assert by_kind["fed"].said == NOT_VALIDATED  # falls as the score rises
+    assert by_kind["fed"].conclusion == NOT_VALIDATED  # falls as the score rises
     flat = [replace(one, privacy=p) for one, p in zip(rising, (3, 1, 4, 1, 5, 9, 2, 6), strict=True)]
-    assert next(v for v in validated(flat) if v.against == "private").said == NOT_VALIDATED
-    assert validated([]) == ()
+    assert next(v for v in validate_scores(flat) if v.against == "private").conclusion == NOT_VALIDATED
+    assert validate_scores([]) == ()
 
 
 def test_an_attack_that_fails_undefended_confirms_nothing(attacked) -> None:
@@ -120,7 +120,7 @@ def test_an_attack_that_fails_undefended_confirms_nothing(attacked) -> None:
 
 def test_a_score_may_tell_what_is_identified_and_not_the_decibels() -> None:
     policies = [scored(k / 10, (13, 11, 14, 11, 15, 12, 12, 14)[k], identified=k) for k in range(8)]
-    by_kind = {v.against: v for v in validated(policies) if v.attacker == "unaware"}
+    by_kind = {v.against: v for v in validate_scores(policies) if v.attacker == "unaware"}
     assert by_kind["identified"].holds
     assert by_kind["identified"].measure == "pictures identified"
-    assert by_kind["private"].said == NOT_VALIDATED
+    assert by_kind["private"].conclusion == NOT_VALIDATED

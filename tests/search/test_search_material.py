@@ -12,9 +12,10 @@ from gradveil.config import ScenarioConfig
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data import load
-from gradveil.search.scoring import circumstances
-from gradveil.search.search import Search, search
-from gradveil.search.split import Material, evenly, gather
+from gradveil.search.scoring import draw_circumstances
+from gradveil.search.search import search
+from gradveil.search.settings import SearchSettings
+from gradveil.search.split import SearchSplit, evenly, split_pictures
 
 
 @pytest.fixture
@@ -25,10 +26,10 @@ def sorted_by_class(tmp_path: Path) -> str:
     return str(tmp_path / "d.npz")
 
 
-def gathered(data: str, **changes) -> Material:
+def gathered(data: str, **changes) -> SearchSplit:
     dataset = load(data)
     settings = {"images": 12, "attacked": 5, "rounds": 3, "share": 0.5, "seed": Seed(0), **changes}
-    return gather(ScenarioConfig(data=data), dataset, **settings)
+    return split_pictures(ScenarioConfig(data=data), dataset, **settings)
 
 
 def levels(images: torch.Tensor) -> set[int]:
@@ -62,7 +63,7 @@ def test_a_round_has_one_picture_of_each_class(sorted_by_class: str) -> None:
 def test_a_training_split_is_used_where_there_is_one() -> None:
     config = ScenarioConfig(data="photos", data_options={"count": 40, "size": 8})
     dataset = load("photos", count=40, size=8)
-    found = gather(config, dataset, images=8, attacked=4, rounds=1, share=0.2, seed=Seed(0))
+    found = split_pictures(config, dataset, images=8, attacked=4, rounds=1, share=0.2, seed=Seed(0))
     train = load("photos", count=40, size=8, split="train")
     assert torch.equal(found.training.images, train.images[:8])
 
@@ -74,8 +75,8 @@ def test_places_come_class_by_class_in_turn() -> None:
 
 def test_what_happens_to_a_picture_does_not_depend_on_the_others(sorted_by_class: str) -> None:
     found = gathered(sorted_by_class)
-    all_of_them = circumstances(found.scored, found.places, 3, True, Seed(0))
-    last = circumstances(type(found.scored)(*(x[-2:] for x in found.scored)), found.places[-2:], 2, True, Seed(0))
+    all_of_them = draw_circumstances(found.scored, found.places, 3, True, Seed(0))
+    last = draw_circumstances(type(found.scored)(*(x[-2:] for x in found.scored)), found.places[-2:], 2, True, Seed(0))
     assert torch.equal(all_of_them.images[-2:], last.images)
     assert torch.equal(all_of_them.starts[-2:], last.starts)
     assert torch.equal(all_of_them.luck[-2:, :3], last.luck)
@@ -85,6 +86,6 @@ def test_pictures_of_several_classes_are_refused(tmp_path: Path) -> None:
     labels = np.zeros((30, 4), np.float32)
     labels[:, :2] = 1
     np.savez(tmp_path / "m.npz", images=np.zeros((30, 8, 8, 3), np.uint8), labels=labels)
-    with pytest.raises(ConfigError, match=r"--data: .* one class each"):
-        search(Search(data=str(tmp_path / "m.npz"), confirm=0, images=4), tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"data: .* one class each"):
+        search(SearchSettings(data=str(tmp_path / "m.npz"), confirm=0, images=4), tmp_path / "run")
     assert not (tmp_path / "run").exists()

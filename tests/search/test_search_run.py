@@ -18,7 +18,8 @@ from gradveil.core.errors import ConfigError
 from gradveil.defenses.ats import Ats
 from gradveil.experiment import journal
 from gradveil.search import semi_trained as cache
-from gradveil.search.search import Search, search
+from gradveil.search.search import search
+from gradveil.search.settings import SearchSettings
 from gradveil.transforms.policy import Policy
 
 FORK = Compute(workers=2)
@@ -76,8 +77,8 @@ def test_every_picture_has_an_area_and_every_policy_its_blocks(found) -> None:
 def test_processes_give_the_same_file(found, tmp_path: Path) -> None:
     outcome, _ = found
     for workers in (1, 2):
-        again = search(small(), tmp_path / f"run{workers}", Compute(workers=workers))
-        assert again.as_json() == outcome.as_json()
+        again = search(small(), tmp_path / f"run{workers}", compute=Compute(workers=workers))
+        assert again.to_json() == outcome.to_json()
 
 
 @pytest.mark.slow
@@ -85,7 +86,7 @@ def test_processes_give_the_same_file(found, tmp_path: Path) -> None:
 def test_ray_gives_the_same_file(found, tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
     outcome, _ = found
-    assert search(small(), tmp_path / "run", ray="local").as_json() == outcome.as_json()
+    assert search(small(), tmp_path / "run", compute=Compute(ray="local")).to_json() == outcome.to_json()
     gc.collect()  # here, and not in a test that knows nothing of Ray
 
 
@@ -95,7 +96,7 @@ def test_what_is_missing_is_done_and_nothing_twice(found, tmp_path: Path, kept: 
     again = shutil.copytree(folder, tmp_path / "run")
     lines = (again / "journal.jsonl").read_bytes().splitlines(keepends=True)
     (again / "journal.jsonl").write_bytes(b"".join(lines[:kept]) + b'{"key":"torn')
-    assert search(small(), again).as_json() == outcome.as_json()
+    assert search(small(), again).to_json() == outcome.to_json()
     keys = [record.key for record in journal.read(again / "journal.jsonl")]
     assert len(keys) == len(set(keys)) == len(lines)
 
@@ -121,7 +122,7 @@ def test_a_score_does_not_depend_on_who_else_is_there(found, tmp_path: Path) -> 
 @pytest.mark.more
 def test_a_race_looks_at_less_and_finds_the_same_best(tmp_path: Path) -> None:
     wide = {"candidates": 24, "top": 2, "images": 16, "score": "ats-paper"}
-    raced, full = (search(small(strategy=kind, **wide), tmp_path / kind, FORK) for kind in ("race", "full"))
+    raced, full = (search(small(strategy=kind, **wide), tmp_path / kind, compute=FORK) for kind in ("race", "full"))
     assert raced.scored < full.scored == full.passed
     areas = {one.policy: one.area for one in full.policies}
     assert {one.policy: one.area for one in raced.policies} == areas  # the same pictures give the same areas
@@ -176,30 +177,30 @@ def test_the_folder_and_its_files_are_for_their_owner_alone(found) -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"library": "nothere.toml"}, "--library: nothere.toml: cannot be read"),
-        ({"library": "ats-cod"}, "--library: .*did you mean 'ats-code'"),
-        ({"top": 14}, "--top: 14 of 13 candidates"),
-        ({"images": 64}, "--images: 64 to score"),
-        ({"images": 1}, "--images: must be between 2"),
-        ({"length": 0}, "--length: must be between 1"),
-        ({"candidates": 0}, "--candidates: must be between 1"),
-        ({"hybrid": 0}, "--hybrid: must be between 1"),
-        ({"score": "ats"}, "--score: unknown name 'ats'"),
-        ({"strategy": "fast"}, "--strategy: unknown name 'fast'"),
-        ({"against": "nobody"}, "--against: unknown name 'nobody'"),
-        ({"threshold": "many"}, "--threshold: 'many': expected a number"),
-        ({"threshold": "120%"}, "--threshold: must be above 0%"),
-        ({"threshold": float("nan")}, "--threshold: expected a finite number"),
-        ({"fsim": 2.0}, "--fsim: must be above 0 and at most 1"),
-        ({"confirm": 2}, "--confirm: a correlation needs 4"),
-        ({"include": ("3-99",)}, "--include: policy 3-99: 99 is not in the library"),
-        ({"include": ("3+1",)}, "--include: 3.1 is a hybrid"),
-        ({"model": "lenett"}, "--model: unknown name 'lenett'"),
-        ({"data": "photo"}, "--data: unknown name 'photo'"),
-        ({"data_options": {"colour": 1}}, "--data-option: colour"),
+        ({"library": "nothere.toml"}, "library: nothere.toml: cannot be read"),
+        ({"library": "ats-cod"}, "library: .*did you mean 'ats-code'"),
+        ({"top": 14}, "top: must be at most 13"),
+        ({"images": 64}, "images: 64 pictures to score"),
+        ({"images": 1}, "images: must be between 2"),
+        ({"length": 0}, "length: must be between 1"),
+        ({"candidates": 0}, "candidates: must be between 1"),
+        ({"hybrid": 0}, "hybrid: must be between 1"),
+        ({"score": "ats"}, "score: unknown name 'ats'"),
+        ({"strategy": "fast"}, "strategy: unknown name 'fast'"),
+        ({"against": "nobody"}, "against: unknown name 'nobody'"),
+        ({"threshold": "many"}, "threshold: must be a number such as .*, got 'many'"),
+        ({"threshold": "120%"}, "threshold: must be above 0%"),
+        ({"threshold": float("nan")}, "threshold: expected a finite number"),
+        ({"fsim": 2.0}, "fsim: must be above 0 and at most 1"),
+        ({"confirm": 2}, "confirm: must be 0 .none. or at least 4"),
+        ({"include": ("3-99",)}, "include: policy 3-99: 99 is not in the library"),
+        ({"include": ("3+1",)}, "include: 3.1 is a hybrid"),
+        ({"model": "lenett"}, "model: unknown name 'lenett'"),
+        ({"data": "photo"}, "data: unknown name 'photo'"),
+        ({"data_options": {"colour": 1}}, "data_options.colour"),
         ({"weights": "nothere.safetensors"}, "nothere.safetensors: no such file"),
-        ({"semi_share": 0.0}, "--semi-share: must be above 0"),
-        ({"seed": -1}, "--seed: must be between 0"),
+        ({"semi_share": 0.0}, "semi_share: must be above 0"),
+        ({"seed": -1}, "seed: must be between 0"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(changes: dict, said: str, tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_what_makes_no_sense_is_refused_and_nothing_is_written(changes: dict, sa
 
 
 def test_the_whole_of_it_is_three_lines(tmp_path: Path) -> None:
-    asked = Search(data_options={"count": 64, "size": 16}, candidates=4, top=1, images=4, rounds=1, confirm=0)
+    asked = SearchSettings(data_options={"count": 64, "size": 16}, candidates=4, top=1, images=4, rounds=1, confirm=0)
     outcome = search(asked, tmp_path / "run")
     assert Policy.parse(outcome.hybrid).alternatives
 
@@ -223,7 +224,7 @@ def test_a_library_of_one_s_own_is_in_the_file(tmp_path: Path) -> None:
     asked = small(library=str(tmp_path / "mine.toml"), include=(), candidates=50, length=2)
     outcome = search(asked, tmp_path / "run")
     assert (outcome.candidates, outcome.distinct) == (12, 7)
-    assert outcome.as_json()["library"] == {"name": "mine", "entries": [list(row) for row in rows]}
+    assert outcome.to_json()["library"] == {"name": "mine", "entries": [list(row) for row in rows]}
     keys = [record.key for record in journal.read(tmp_path / "run/journal.jsonl")]
     assert len(keys) == len(set(keys))
     (tmp_path / "mine.toml").write_text(text.replace("9", "5"))

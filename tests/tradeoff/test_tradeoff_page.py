@@ -8,8 +8,7 @@ from xml.etree import ElementTree
 from tradeoff_fakes import candidate, example, leakage, outcome
 
 from gradveil.report.tradeoff_chart import Mark, TradeoffChart, _box, _shared
-from gradveil.tradeoff import page
-from gradveil.tradeoff.page import narrow, plot
+from gradveil.tradeoff.page import narrow, plot, write_study_page
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -65,7 +64,7 @@ def test_nothing_to_draw() -> None:
 
 
 def test_every_point_is_on_the_page_and_nothing_runs(tmp_path: Path) -> None:
-    written = page(example(), tmp_path / "report.html")
+    written = write_study_page(example(), tmp_path / "report.html")
     text = written.read_text()
     assert written.stat().st_mode & 0o077 == 0
     for expected in ("gaussian-0.01", "good", "bad", "leaks less than noise of scale 0.01", "few-pictures",

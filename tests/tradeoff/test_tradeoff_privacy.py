@@ -6,7 +6,7 @@ import pytest
 from tradeoff_fakes import tiny
 
 from gradveil.dp import epsilon
-from gradveil.tradeoff.study import prepared
+from gradveil.tradeoff.study import load_study
 from gradveil.tradeoff.training import Trainer, Training, record_of
 
 pytest.importorskip("dp_accounting", reason="the extra `dp` is not installed")
@@ -14,8 +14,8 @@ pytest.importorskip("dp_accounting", reason="the extra `dp` is not installed")
 
 def test_a_training_under_dpsgd_notes_its_epsilon_and_others_do_not() -> None:
     study = tiny(defenses=("dpsgd:noise=0.1", "prune:ratio=0.5"), batch_size=50)
-    material, models = prepared(study)
-    trainer = Trainer(study=study, material=material, models=models)
+    material, models = load_study(study)
+    trainer = Trainer(study=study, split=material, models=models)
     plain, *_, private, pruned = study.candidates()
     job = Training(candidate=private, number=0)
     (note,) = record_of(job, trainer(job), 0).notes

@@ -19,11 +19,12 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.experiment import journal
 from gradveil.experiment.progress import Silent
-from gradveil.tradeoff import Outcome, page, run
+from gradveil.tradeoff import StudyOutcome, tradeoff
 from gradveil.tradeoff.defenses import noise
 from gradveil.tradeoff.leakage import Auditor
-from gradveil.tradeoff.split import gallery, gather, victims
-from gradveil.tradeoff.study import prepared
+from gradveil.tradeoff.page import write_study_page
+from gradveil.tradeoff.split import choose_gallery, choose_victims, split_pictures
+from gradveil.tradeoff.study import load_study
 from gradveil.tradeoff.training import Trainer, Training
 from gradveil.train.partition import partition
 
@@ -52,22 +53,22 @@ def heard() -> Heard:
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> Iterator[tuple[Outcome, Path]]:
+def found(tmp_path_factory: pytest.TempPathFactory, heard: Heard) -> Iterator[tuple[StudyOutcome, Path]]:
     before, folder = torch.get_num_threads(), tmp_path_factory.mktemp("study") / "run"
     torch.set_num_threads(1)
-    yield run(tiny(), folder, progress=heard), folder
+    yield tradeoff(tiny(), folder, progress=heard), folder
     torch.set_num_threads(before)
 
 
-def test_the_progress_counts_what_is_done_and_ends_at_its_total(found: tuple[Outcome, Path], heard: Heard) -> None:
+def test_the_progress_counts_what_is_done_and_ends_at_its_total(found: tuple[StudyOutcome, Path], heard: Heard) -> None:
     """Two trainings and an audit of every point; those of the matched noise are told once they are known."""
     assert heard.totals[0] == (0, 3 * 3)
     assert heard.totals[-1][1] == heard.begun == heard.ended == 3 * len(found[0].points)
 
 
-def test_a_study_that_goes_on_counts_what_is_left(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_a_study_that_goes_on_counts_what_is_left(found: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     again, heard = Path(shutil.copytree(found[1], tmp_path / "run")), Heard()
-    run(tiny(), again, progress=heard)
+    tradeoff(tiny(), again, progress=heard)
     assert {total for _, total in heard.totals} == {0}
     assert heard.begun == 0
 
@@ -76,10 +77,10 @@ def test_precode_is_attacked_with_the_bottleneck_that_it_trained(tmp_path: Path)
     """What is audited is the checkpoint, every name of it."""
     own: dict[str, Any] = {"defenses": ("precode:size=4",), "seeds": 1, "match": 0, "noise": (1e-1,)}
     study, folder = tiny(**own), tmp_path / "run"
-    outcome = run(study, folder)
+    outcome = tradeoff(study, folder)
     (point,) = (point for point in outcome.points if point.label.startswith("precode"))
-    material, models = prepared(study)
-    auditor = Auditor(study=study, material=material, models=models, weights=folder / "models", compute=Compute())
+    material, models = load_study(study)
+    auditor = Auditor(study=study, split=material, models=models, weights=folder / "models", compute=Compute())
     (candidate,) = (one for one in study.candidates() if one.label == point.label)
     audit = auditor.audit(candidate)
     (file,) = (folder / "models").glob("precode*.safetensors")
@@ -89,20 +90,20 @@ def test_precode_is_attacked_with_the_bottleneck_that_it_trained(tmp_path: Path)
     assert all(torch.equal(kept[name], sent[name]) for name in kept)
 
 
-def test_what_it_leaves_behind(found: tuple[Outcome, Path]) -> None:
+def test_what_it_leaves_behind(found: tuple[StudyOutcome, Path]) -> None:
     outcome, folder = found
-    page(outcome, folder / "report.html")
+    write_study_page(outcome, folder / "report.html")
     assert {path.name for path in folder.iterdir()} <= {
         "study", "points", "models", "tradeoff.json", "report.html", "unfinished",
     }  # fmt: skip
-    assert json.loads((folder / "tradeoff.json").read_text()) == json.loads(json.dumps(outcome.as_json()))
+    assert json.loads((folder / "tradeoff.json").read_text()) == json.loads(json.dumps(outcome.to_json()))
     for point in outcome.points:
         assert (folder / "points" / point.label / "report.html").is_file()
         assert read_run(folder / "points" / point.label).records
     assert all(path.stat().st_mode & 0o077 == 0 for path in folder.rglob("*"))
 
 
-def test_every_point_is_measured_and_the_undefended_leaks(found: tuple[Outcome, Path]) -> None:
+def test_every_point_is_measured_and_the_undefended_leaks(found: tuple[StudyOutcome, Path]) -> None:
     outcome, _ = found
     assert [p.label for p in outcome.points][:3] == ["none", "gaussian-0.1", "prune-0.5"]
     assert all(point.measured and len(point.accuracies) == 2 for point in outcome.points)
@@ -114,7 +115,7 @@ def test_every_point_is_measured_and_the_undefended_leaks(found: tuple[Outcome, 
     assert outcome.point("prune-0.5").against is not None
 
 
-def test_it_goes_on_where_it_was_killed(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_it_goes_on_where_it_was_killed(found: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     outcome, folder = found
     for kept in (2, 5):
         again = Path(shutil.copytree(folder, tmp_path / str(kept)))
@@ -122,38 +123,38 @@ def test_it_goes_on_where_it_was_killed(found: tuple[Outcome, Path], tmp_path: P
         path = again / "study/journal.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
         path.write_bytes(b"".join(lines[:kept]) + b'{"key":"torn')
-        assert run(tiny(), again).as_json() == outcome.as_json()
+        assert tradeoff(tiny(), again).to_json() == outcome.to_json()
         keys = [record.key for record in journal.read(path)]
         assert len(keys) == len(set(keys)) == len(lines)
 
 
 @pytest.mark.more
-def test_processes_give_the_same_table(found: tuple[Outcome, Path], tmp_path: Path) -> None:
-    assert run(tiny(), tmp_path / "run", Compute(workers=2)).as_json() == found[0].as_json()
+def test_processes_give_the_same_table(found: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
+    assert tradeoff(tiny(), tmp_path / "run", compute=Compute(workers=2)).to_json() == found[0].to_json()
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_ray_gives_the_same_table(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_ray_gives_the_same_table(found: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     pytest.importorskip("ray", reason="ray is not installed: pip install gradveil[ray]")
-    assert run(tiny(), tmp_path / "run", Compute(ray="local")).as_json() == found[0].as_json()
+    assert tradeoff(tiny(), tmp_path / "run", compute=Compute(ray="local")).to_json() == found[0].to_json()
 
 
-def test_another_study_in_the_same_folder_is_refused(found: tuple[Outcome, Path], tmp_path: Path) -> None:
+def test_another_study_in_the_same_folder_is_refused(found: tuple[StudyOutcome, Path], tmp_path: Path) -> None:
     _, folder = found
     with pytest.raises(ConfigError, match=r"tradeoff.rounds is 3 there, 4 here"):
-        run(tiny(rounds=4), folder)
+        tradeoff(tiny(rounds=4), folder)
     (tmp_path / "mine.txt").touch()
     with pytest.raises(ConfigError, match="not the folder of a study"):
-        run(tiny(), tmp_path)
+        tradeoff(tiny(), tmp_path)
 
 
 def test_no_time_left_begins_nothing_and_says_what_is_missing(tmp_path: Path) -> None:
-    outcome = run(tiny(), tmp_path / "run", seconds=1e-9)
+    outcome = tradeoff(tiny(), tmp_path / "run", seconds=1e-9)
     assert "unfinished" in outcome.flags
     assert not outcome.front
     assert all(point.missing and point.verdict == "not evaluated" for point in outcome.points)
-    page(outcome, tmp_path / "page.html")
+    write_study_page(outcome, tmp_path / "page.html")
 
 
 def broken(*arguments: Any, **options: Any) -> Any:
@@ -162,40 +163,40 @@ def broken(*arguments: Any, **options: Any) -> Any:
 
 def test_a_training_that_breaks_down_is_a_failed_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.modules["gradveil.tradeoff.training"], "train", broken)
-    outcome = run(tiny(seeds=1, match=0), tmp_path / "run")
+    outcome = tradeoff(tiny(seeds=1, match=0), tmp_path / "run")
     assert all("RuntimeError: the loss exploded" in point.failed for point in outcome.points)
     assert not outcome.front
-    assert "exploded" in page(outcome, tmp_path / "page.html").read_text()
+    assert "exploded" in write_study_page(outcome, tmp_path / "page.html").read_text()
 
 
 def test_a_defense_that_has_nothing_to_act_on_is_said_before_anything_is_trained(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="--defense: dpsgd"):
-        run(tiny(defenses=("dpsgd",), model="convnet8", batchnorm="batch", data_options={"count": 40, "size": 32}),
+    with pytest.raises(ConfigError, match="defenses: dpsgd"):
+        tradeoff(tiny(defenses=("dpsgd",), model="convnet8", batchnorm="batch", data_options={"count": 40, "size": 32}),
             tmp_path / "run")  # fmt: skip
     assert not (tmp_path / "run").exists()
 
 
 def test_victims_are_the_clients_own_and_not_in_the_gallery() -> None:
     study = tiny(images=6, victim_batch=2)
-    material = gather(study.audit_config(study.candidates()[0]).scenario)
-    found = victims(material, study.federation(0), 6, 2)
+    material = split_pictures(study.audit_config(study.candidates()[0]).scenario)
+    found = choose_victims(material, study.federation(0), 6, 2)
     shares = partition(material.dataset.targets, study.federation(0))
     assert found.names == ("client-0.0", "client-1.0", "client-2.0", "client-3.0", "client-0.1", "client-1.1")
     for name, places in zip(found.names, found.places, strict=True):
         client = int(name.partition(".")[0].removeprefix("client-"))
         assert set(places.tolist()) <= set(shares[client].tolist())
-    others = gallery(material, [found])
+    others = choose_gallery(material, [found])
     assert len(others) == len(material.dataset) - 12
     assert not any(torch.equal(other, one) for other in others for one in found.private.images.flatten(0, 1))
-    with pytest.raises(ConfigError, match="ask for fewer"):
-        victims(material, study.federation(0), 100, 2)
+    with pytest.raises(ConfigError, match="images: must be at most"):
+        choose_victims(material, study.federation(0), 100, 2)
 
 
 def test_the_same_training_without_a_defense_as_with_no_noise_at_all() -> None:
     """Pairs: what differs between two points of one seed is the defense alone."""
     study = tiny()
-    material, models = prepared(study)
-    trainer = Trainer(study=study, material=material, models=models)
+    material, models = load_study(study)
+    trainer = Trainer(study=study, split=material, models=models)
     plain, tiny_noise = study.candidates()[0], noise(1e-12)
     scores = [trainer(Training(candidate=one, number=0)).scores["accuracy"] for one in (plain, tiny_noise)]
     assert scores[0] == scores[1]
@@ -204,8 +205,8 @@ def test_the_same_training_without_a_defense_as_with_no_noise_at_all() -> None:
 def test_victims_send_what_clients_of_this_training_send() -> None:
     """Noise has a scale of its own: an update at another rate would be another signal in the same noise."""
     study = tiny(rate=0.37, stages=(0.0,))
-    material, models = prepared(study)
-    auditor = Auditor(study=study, material=material, models=models, weights=Path(), compute=Compute())
+    material, models = load_study(study)
+    auditor = Auditor(study=study, split=material, models=models, weights=Path(), compute=Compute())
     audit = auditor.audit(study.candidates()[0])
     assert audit.scenario.training.rate == 0.37
     assert audit.scenario.training.steps == 1

@@ -7,11 +7,11 @@ from typing import Any
 
 from gradveil.core.choice import Choice
 from gradveil.experiment.record import Record
-from gradveil.tradeoff import Study
+from gradveil.tradeoff import StudySettings
 from gradveil.tradeoff.defenses import Candidate, Role, noise
 from gradveil.tradeoff.estimates import of_pictures, of_share
 from gradveil.tradeoff.measured import Leakage
-from gradveil.tradeoff.outcome import Outcome
+from gradveil.tradeoff.outcome import StudyOutcome
 from gradveil.tradeoff.points import flags_of, points_of
 
 TINY: dict[str, Any] = {
@@ -33,8 +33,8 @@ TINY: dict[str, Any] = {
 }
 
 
-def tiny(**changes: Any) -> Study:
-    return Study(**{**TINY, **changes})
+def tiny(**changes: Any) -> StudySettings:
+    return StudySettings(**{**TINY, **changes})
 
 
 def candidate(label: str, role: Role = "defense") -> Candidate:
@@ -65,10 +65,10 @@ def outcome(
     candidates: Sequence[Candidate],
     accuracies: Mapping[str, Sequence[float | None]],
     audits: Mapping[str, Leakage | str],
-    study: Study | None = None,
-) -> Outcome:
+    study: StudySettings | None = None,
+) -> StudyOutcome:
     """As `run` would put it together."""
-    study = study or Study(seeds=3)
+    study = study or StudySettings(seeds=3)
     trainings = {
         label: {
             k: training(label, k, a, "" if a is not None else "RuntimeError: <b>diverged") for k, a in enumerate(some)
@@ -77,12 +77,12 @@ def outcome(
     }
     points = points_of(study, candidates, trainings, audits)
     front = tuple(point.label for point in points if point.on_front)
-    settings = study.settings()["tradeoff"]
-    return Outcome(settings=settings, provenance={"torch": "2"}, points=points, front=front,
+    settings = study.to_tables()["tradeoff"]
+    return StudyOutcome(settings=settings, provenance={"torch": "2"}, points=points, front=front,
                    flags=flags_of(study, points))  # fmt: skip
 
 
-def example() -> Outcome:
+def example() -> StudyOutcome:
     """No defense, two scales of noise, a defense that beats noise, one that does not, one that failed."""
     who = [candidate("none", "none"), noise(0.01), noise(0.1), candidate("good"), candidate("bad"), candidate("broken")]
     accuracies: dict[str, list[float | None]] = {

@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradveil.audit.plan import clients_of
-from gradveil.audit.runner import Runner, fanout_of
+from gradveil.audit.plan import Cell, clients_of
+from gradveil.audit.runner import run_waves
 from gradveil.audit.schedule import placed, roles, shards, waves
 from gradveil.audit.trial import Judge
 from gradveil.audit.upload_size import update_bytes
@@ -22,19 +22,19 @@ from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
-from gradveil.core.files import private_files
 from gradveil.core.hashes import hash_models, sha256
 from gradveil.core.scenario import Scenario, described
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.dp.audited_round import round_accounts
+from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import RunFolder
-from gradveil.experiment.journal import Journal
-from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.parallel.pool import Pool
+from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
+from gradveil.experiment.runner import Runner
 from gradveil.metrics import METRICS, Metric
 
-PLAIN = Compute()
 QUICKLY_ENCODED = 1_000_000  # parameters: about a second for each defense
 
 
@@ -78,35 +78,53 @@ def _value(method: Defense | Attack) -> dict[str, str]:
     return {"name": type(method).__name__, "value": re.sub(" at 0x[0-9a-fA-F]+", "", repr(method))}
 
 
-def run(audit: Audit, folder: str | Path, compute: Compute = PLAIN, progress: Progress | None = None) -> None:
+class AuditExperiment(Experiment[None]):
+    """An audit on the way that all experiments go. The verdict is made of its folder: `gradveil.report.conclude`."""
+
+    def __init__(self, audit: Audit) -> None:
+        self.audit = audit
+        self.left_out: Mapping[str, str] = {}  # attacks of a sequence that do not apply, and why
+        self.shard, self.update_bytes = 0, None
+        self.groups: list[list[Cell]] = []
+
+    def pool(self, compute: Compute) -> Pool:
+        return Pool.of(compute, all_threads=True)
+
+    def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
+        check(self.audit, compute)
+        self.audit, self.left_out = applicable(self.audit)
+        stored = home.read_provenance()
+        self.shard, self.update_bytes = stored.get("shard", compute.shard), stored.get("update_bytes")
+        self.groups = list(shards(self.audit, compute, self.shard))
+
+    def to_tables(self) -> Mapping[str, Any]:
+        return self.audit.described()
+
+    def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
+        audit = self.audit
+        accounts = round_accounts((audit.scenario, *audit.also), audit.defenses)
+        return origin_of(audit, compute) | {
+            "shard": self.shard,
+            "trials": sum(len(cell.own_keys) for group in self.groups for cell in group),
+            "order": list(audit.attacks) if audit.sequence else [],
+            "left_out": self.left_out,
+            "scenarios": roles(audit, compute, self.shard),
+            "declared": list(audit.declared),
+            "metric_weights": {m.name: asdict(m.source) for m in audit.metrics if m.source is not None},
+            "metrics": {m.name: m.to_json() for m in audit.metrics if m.name not in METRICS},
+            "update_bytes": self.update_bytes or traffic(audit, compute),
+            **({"privacy": accounts} if accounts else {}),
+            **audit.origin,
+        }
+
+    def play(self, runner: Runner) -> None:
+        order = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [self.groups]
+        run_waves(runner, order, judge_of(self.audit))
+
+
+def run_audit(audit: Audit, folder: str | Path, compute: Compute = Compute(), progress: Progress | None = None) -> None:
     """Run what is missing of the audit in `folder`. Nothing is written before all that can be checked is checked."""
-    check(audit, compute)
-    audit, left_out = applicable(audit)
-    config, home = toml.dump(audit.described()), RunFolder(Path(folder))
-    shard = home.stored().get("shard", compute.shard)
-    groups = list(shards(audit, compute, shard))
-    origin = origin_of(audit, compute) | {
-        "shard": shard,
-        "trials": sum(len(cell.own_keys) for group in groups for cell in group),
-        "order": list(audit.attacks) if audit.sequence else [],
-        "left_out": left_out,
-        "scenarios": roles(audit, compute, shard),
-        "declared": list(audit.declared),
-        "metric_weights": {m.name: asdict(m.source) for m in audit.metrics if m.source is not None},
-        "metrics": {m.name: m.to_json() for m in audit.metrics if m.name not in METRICS},
-        "update_bytes": home.stored().get("update_bytes") or traffic(audit, compute),
-        **({"privacy": told} if (told := round_accounts((audit.scenario, *audit.also), audit.defenses)) else {}),
-        **audit.origin,
-    }
-    home.check(config, origin)
-    with private_files(), home.told_if_full():
-        home.create()
-        with Journal(home.journal) as journal, compute.active():
-            home.prepare(config, origin)
-            runner = Runner(home, journal, judge_of(audit), compute, progress or Silent())
-            with fanout_of(compute).held():
-                runner.run(waves(groups, list(audit.attacks)) if audit.sequence else [groups])
-        home.finish()
+    run(AuditExperiment(audit), folder, compute, progress)
 
 
 def traffic(audit: Audit, compute: Compute) -> dict[str, dict[str, int]]:
@@ -142,10 +160,10 @@ def applicable(audit: Audit) -> tuple[Audit, dict[str, str]]:
             attack.check(observe(clients_of(audit.scenario, slice(1)), Defense(), attack, Seed(audit.seed))[0])
         except NotApplicableError as error:
             left_out[label] = str(error)
-    kept = {label: attack for label, attack in audit.attacks.items() if label not in left_out}
-    if not kept:
-        raise ConfigError(f"attack: none applies to this model, {'; '.join(left_out.values())}")
-    return replace(audit, attacks=kept, settings=audit.described()), left_out
+    remaining = {label: attack for label, attack in audit.attacks.items() if label not in left_out}
+    if not remaining:
+        raise ConfigError(f"none applies to this model, {'; '.join(left_out.values())}", key="attack")
+    return replace(audit, attacks=remaining, settings=audit.described()), left_out
 
 
 def judge_of(audit: Audit) -> Judge:

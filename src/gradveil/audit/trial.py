@@ -35,7 +35,7 @@ class Trial(NamedTuple):
     file: str = ""
     pictures: Mapping[str, Tensor] = {}
 
-    def told_again(self, cell: Cell) -> Trial:
+    def repeat_as(self, cell: Cell) -> Trial:
         """The same outcome as a trial of another cell, which would run the very same computation."""
         file = self.file and file_of(cell, self.records[0].client)
         own = {"attacker": cell.attacker, "images": file, "seconds": 0.0}
@@ -76,7 +76,7 @@ def run_cell(cell: Cell, judge: Judge) -> list[Trial]:
         if clients > 1 and not isinstance(error, GradveilError):  # one client's update may spoil it for all
             return _one_by_one(cell, judge, error)
         share = (time.monotonic() - start) / (clients * examples)
-        return [_failed(cell, client, told(error), share) for client in range(clients)]
+        return [_fail(cell, client, describe(error), share) for client in range(clients)]
     share = (time.monotonic() - start) / (clients * examples)
     attempts[0] = replace(attempts[0], seconds=share)
     return [_trial(attempt, client) for attempt in attempts for client in range(clients)]
@@ -86,19 +86,19 @@ def _one_by_one(cell: Cell, judge: Judge, error: Exception) -> list[Trial]:
     """Each client alone: those that are sound get their score, the culprit its reason."""
     clients = range(len(cell.scenario.names))
     alone = [replace(cell, scenario=clients_of(cell.scenario, slice(i, i + 1))) for i in clients]
-    note = f"run alone, since the batch failed: {told(error)}"
-    trials = [_noted(trial, note) for one in alone for trial in run_cell(one, judge)]
+    note = f"run alone, since the batch failed: {describe(error)}"
+    trials = [_add_note(trial, note) for one in alone for trial in run_cell(one, judge)]
     if cell.compares:
         other = replace(cell, control="another")
-        trials += [_failed(other, client, told(error), 0.0) for client in clients]
+        trials += [_fail(other, client, describe(error), 0.0) for client in clients]
     return trials
 
 
-def _noted(trial: Trial, note: str) -> Trial:
+def _add_note(trial: Trial, note: str) -> Trial:
     return trial._replace(records=[replace(record, notes=(*record.notes, note)) for record in trial.records])
 
 
-def told(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """Class and message on one line."""
     return f"{type(error).__name__}: {' '.join(str(error).split())}"[:LONGEST_REASON]
 
@@ -113,25 +113,25 @@ def file_of(cell: Cell, client: str) -> str:
 
 def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
     """The cell's own, and what comes free with it."""
-    received, truth = _seen(cell)
+    received, truth = _observe(cell)
     blind = cell.control in ("prior", "random")
     seen = blinded(received, cell.seed.at("blind", cell.scenario.name)) if blind else received
     got = cell.method.reconstruct(seen, cell.attacked, cell.compute)
     if truth is None:
-        yield _unjudged(cell, got, received)
+        yield _match(cell, got, received)
         return
-    yield _judged(cell, got, truth, judge)
+    yield _judge(cell, got, truth, judge)
     if cell.compares:
-        yield _judged(replace(cell, control="another"), of_another(got), truth, judge)
+        yield _judge(replace(cell, control="another"), of_another(got), truth, judge)
 
 
-def _seen(cell: Cell) -> tuple[Observation, Truth | None]:
+def _observe(cell: Cell) -> tuple[Observation, Truth | None]:
     if cell.scenario.received is not None:
         return observe_received(cell.scenario, cell.defense)
     return observe(cell.scenario, cell.defense, cell.method, cell.observed)
 
 
-def _unjudged(cell: Cell, got: Reconstruction, received: Observation) -> Attempt:
+def _match(cell: Cell, got: Reconstruction, received: Observation) -> Attempt:
     """Without the originals: all that can be said is how well the reconstruction explains the update."""
     images = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
     match = matches(received, got).unsqueeze(-1).expand(images.shape[:2])
@@ -140,7 +140,7 @@ def _unjudged(cell: Cell, got: Reconstruction, received: Observation) -> Attempt
     )
 
 
-def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:
+def _judge(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:
     images, found = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1), got.found.cpu()
     private, fed = truth.private.images.float().cpu(), truth.fed.images.float().cpu()
     shown = align(images, private, found).images
@@ -151,8 +151,8 @@ def _judged(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Atte
         scores |= {f"{m.name}_fed": m.score(matched, fed) for m in of_pictures}
     if not cell.scenario.threat.knows_labels or len(of_pictures) < len(judge.metrics):
         same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
-        there = truth.fed.labels if same_size else truth.private.labels
-        scores["labels"] = labels_right(got.labels, there).unsqueeze(-1).expand(private.shape[:2])
+        true_labels = truth.fed.labels if same_size else truth.private.labels
+        scores["labels"] = labels_right(got.labels, true_labels).unsqueeze(-1).expand(private.shape[:2])
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
     over = peak_signal_to_noise(shown, private) - blank
     return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)
@@ -162,12 +162,12 @@ def _trial(attempt: Attempt, client: int) -> Trial:
     """One client's records. What is not a number is a failure of the attack, not a mercy."""
     cell, got, share = attempt.cell, attempt.got, attempt.seconds
     if not math.isfinite(got.loss[client].item()):
-        return _failed(cell, client, f"the attacker's loss is not finite{_since(got, client)}", share, "non-finite")
+        return _fail(cell, client, f"the attacker's loss is not finite{_since(got, client)}", share, "non-finite")
     if not got.images[client].isfinite().all():
-        return _failed(cell, client, "the reconstruction is not finite", share, "non-finite")
+        return _fail(cell, client, "the reconstruction is not finite", share, "non-finite")
     scores = {name: of_client[client].tolist() for name, of_client in attempt.scores.items()}
     if bad := [name for name, values in scores.items() if not all(map(math.isfinite, values))]:
-        return _failed(cell, client, f"not a finite score: {', '.join(bad)}", share)
+        return _fail(cell, client, f"not a finite score: {', '.join(bad)}", share)
     file = "" if cell.control == "another" else file_of(cell, cell.scenario.names[client])
     notes = (*got.notes, SAME_RUN) if cell.repeats else tuple(got.notes)
     records = [
@@ -193,17 +193,17 @@ def _pictures(attempt: Attempt, client: int) -> dict[str, Tensor]:
     return {name: images[client].clone() for name, images in views.items()}
 
 
-def _failed(cell: Cell, client: int, reason: str, share: float, *flags: str) -> Trial:
+def _fail(cell: Cell, client: int, reason: str, share: float, *flags: str) -> Trial:
     outcome = {"status": "failed", "reason": reason, "seconds": share, "backend": cell.compute.backend}
     examples = cell.scenario.private.images.shape[1]
     flags = (*_standing_flags(cell, client), *flags)
     return Trial([_record(cell, client, example, flags=flags, **outcome) for example in range(examples)])
 
 
-def failed(cell: Cell, reason: str) -> list[Trial]:
+def fail_cell(cell: Cell, reason: str) -> list[Trial]:
     """Every trial of the cell, for the same reason."""
-    own = [_failed(cell, client, reason, 0.0) for client in range(len(cell.scenario.names))]
-    return own + (failed(replace(cell, control="another"), reason) if cell.compares else [])
+    own = [_fail(cell, client, reason, 0.0) for client in range(len(cell.scenario.names))]
+    return own + (fail_cell(replace(cell, control="another"), reason) if cell.compares else [])
 
 
 def _record(cell: Cell, client: int, example: int, **outcome: Any) -> Record:

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from gradveil.audit.plan import UNDEFENDED
-from gradveil.audit.runner import fanout_of
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import Scenario
+from gradveil.experiment.parallel.pool import Pool
 from gradveil.generators.provenance import check_not_trained_on
 
 if TYPE_CHECKING:
@@ -28,7 +26,7 @@ MISSING = {  # by what an attack requires
 def check(audit: Audit, compute: Compute) -> None:
     """The audit and the machine, before anything is computed or written."""
     _check_parts(audit)
-    _check_compute(compute)
+    Pool.of(compute).check(compute.device)
     _check_attacks(audit)
     for scenario in (audit.scenario, *audit.also):
         _check_scenario(audit, scenario)
@@ -46,17 +44,6 @@ def _check_parts(audit: Audit) -> None:
             raise ConfigError(f"{kind}: none is given, give at least one")
     if type(audit.defenses.get(UNDEFENDED, Defense())) is not Defense:
         raise ConfigError(f"defense.{UNDEFENDED}: is the label of the undefended model, choose another label")
-
-
-def _check_compute(compute: Compute) -> None:
-    if compute.workers and compute.device != "cpu":
-        raise ConfigError("--workers: a GPU cannot be shared by processes, use --device cpu or leave it out")
-    if compute.workers and torch.cuda.is_initialized():
-        raise ConfigError("--workers: this process has used a GPU and can no longer be forked, start another one")
-    if compute.ray:
-        fanout_of(compute).check(compute.device)
-    if compute.limit is not None and not compute.workers:
-        raise ConfigError("--limit: only a process of its own can be ended, use --workers 1 or more")
 
 
 def _check_attacks(audit: Audit) -> None:

@@ -10,6 +10,7 @@ from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from gradveil.cli._errors import in_options, options_of
 from gradveil.cli.audit import audit
@@ -28,13 +29,30 @@ from gradveil.cli.train_extractor import train_extractor
 from gradveil.cli.train_gan import train_gan
 from gradveil.cli.train_generator import train_generator
 from gradveil.cli.verify import verify
-from gradveil.core.errors import GradveilError
+from gradveil.core.errors import GradveilError, Interrupted
 
 BAD_INPUT, INTERRUPTED = 2, 130
 LONGEST_LINE = 5000  # letters: a path is at most 4,096
 
+
+class _Stopped(Exception):
+    """Carries what an interrupted experiment says past typer, which knows Ctrl-C without a message alone."""
+
+    def __init__(self, interrupted: Interrupted) -> None:
+        self.interrupted = interrupted
+
+
+class _Commands(TyperGroup):
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except Interrupted as interrupted:
+            raise _Stopped(interrupted) from None
+
+
 app = typer.Typer(
     name="gradveil",
+    cls=_Commands,
     help="Measure what can be reconstructed from federated-learning updates, and compare defenses.",
     epilog="[bold]Start with[/bold] gradveil audit [dim](the default audit: built-in photographs, no files)[/dim]",
     no_args_is_help=True,
@@ -83,7 +101,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # on import torch makes a folder for compiled code, of which we have none: let it be one that is there already
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ.get("TMPDIR") or "/tmp")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # whoever ends us so gets what Ctrl-C gets
-    code = _code(arguments)
+    try:
+        code = _code(arguments)
+    except KeyboardInterrupt:  # a second one, while the first is being told
+        code = INTERRUPTED
     if code == INTERRUPTED and _is_kept():
         sys.stdout.flush()
         sys.stderr.flush()
@@ -109,6 +130,10 @@ def _code(arguments: Sequence[str] | None) -> int:
     except GradveilError as error:
         _tell(in_options(error, options_of(app, sys.argv[1:] if arguments is None else list(arguments))))
         return error.exit_code
+    except _Stopped as stop:
+        given = sys.argv[1:] if arguments is None else list(arguments)
+        _print_line(f"interrupted: {in_options(stop.interrupted, options_of(app, given))}")
+        return INTERRUPTED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except OSError as error:
@@ -141,6 +166,9 @@ def _of_usage(error: Any) -> str:
 
 
 def _tell(message: str) -> None:
+    _print_line(f"error: {message}")
+
+
+def _print_line(text: str) -> None:
     """One line, without anything that could steer a terminal."""
-    line = "".join(letter if letter.isprintable() else " " for letter in message[:LONGEST_LINE])
-    print(f"error: {line}", file=sys.stderr)
+    print("".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_LINE]), file=sys.stderr)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from gradveil.core.errors import GradveilError
+from gradveil.core.errors import GradveilError, Interrupted
 
 MENTION = re.compile(r"`([a-z_]+)(?: = ([^`]+))?`")
 OTHER_NAMES = {  # of keys that no option is named after
@@ -22,7 +22,7 @@ OTHER_NAMES = {  # of keys that no option is named after
 }
 
 
-def in_options(error: GradveilError, options: Mapping[str, str]) -> str:
+def in_options(error: GradveilError | Interrupted, options: Mapping[str, str]) -> str:
     """The message, with every key that is an option of the command written as one.
 
     >>> from gradveil.core.errors import ConfigError

@@ -15,7 +15,7 @@ from gradveil.core.check import LONGEST_TEXT, check, shown
 from gradveil.core.choice import parse_choices, parse_pairs, parse_value
 from gradveil.core.compute import Backend, Compute, Precision, pick_device
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.experiment.parallel.pool import Fanout
+from gradveil.experiment.parallel.pool import Pool
 
 MOST_WORKERS = 256
 SCENARIO = {  # option -> key of [scenario]
@@ -175,7 +175,7 @@ def compute_of(
     where = "cpu" if workers and device == "auto" else pick_device(device)
     settings: Any = {"precision": precision, "backend": backend, "chunk": chunk, "workers": workers, "limit": limit}
     if ray:
-        Fanout(workers=workers, ray=ray).check(where)
+        Pool(workers=workers, ray=ray).check(where)
     return Compute(device=where, ray=ray, **settings)
 
 

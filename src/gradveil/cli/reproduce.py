@@ -50,7 +50,7 @@ def reproduce_cell(
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
-    how = as_the_run(RunFolder(folder).stored())
+    how = as_the_run(RunFolder(folder).read_provenance())
     checked = compute_of(device or how.device, how.precision, how.backend, how.chunk)
     shown = for_stream(quiet=False)
     shown.begin(1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import typer
 
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.results import read_run
 from gradveil.audit.update_match import MATCH
 from gradveil.audit.verdict import Verdict, as_json
@@ -21,8 +21,7 @@ from gradveil.config import AuditConfig, build
 from gradveil.config.checkpoint import on_changed_model
 from gradveil.core.compute import Compute
 from gradveil.core.metric import FED, Facts
-from gradveil.experiment import journal, progress
-from gradveil.experiment.folder import JOURNAL
+from gradveil.experiment import progress
 from gradveil.report.conclude import conclude
 from gradveil.report.scores import list_metrics
 
@@ -43,16 +42,11 @@ class Output:
 
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
-    try:
-        audit = build(config)
-        if not output.quiet and (said := on_changed_model(audit.scenario.model, audit.defenses)):
-            print(said, file=sys.stderr)
-        run(audit, folder, compute, progress.for_stream(output.quiet))
-        verdict = conclude(folder, redact=output.redact, claim=output.claim)
-    except KeyboardInterrupt:
-        kept = len(journal.read(folder / JOURNAL))
-        print(f"interrupted: {kept} trials are kept, go on with --out {folder}", file=sys.stderr)
-        raise typer.Exit(130) from None
+    audit = build(config)
+    if not output.quiet and (said := on_changed_model(audit.scenario.model, audit.defenses)):
+        print(said, file=sys.stderr)
+    run_audit(audit, folder, compute, progress.for_stream(output.quiet))
+    verdict = conclude(folder, redact=output.redact, claim=output.claim)
     if output.as_json:
         told = {"folder": str(folder), "report": str(folder / "report.html")}
         typer.echo(json.dumps(told | as_json(read_run(folder), verdict, output.claim), indent=2))

@@ -144,7 +144,8 @@ def search(
 
     gradveil audit --defense ats:policy.json
     """
-    from gradveil.cli.search_run import asked_of, compute_for, default_folder, run_and_tell
+    from gradveil.cli.search_run import asked_of, compute_for, run_and_tell
+    from gradveil.experiment.experiment import default_folder
 
     given = {
         "model": model, "weights": weights, "data": data, "library": library, "include": include,
@@ -155,4 +156,6 @@ def search(
     }  # fmt: skip
     asked = asked_of(given, data_option or [])
     compute = compute_for(device, precision, workers, ray)
-    run_and_tell(asked, folder or default_folder(asked), out, compute, ray, quiet)
+    run_and_tell(
+        asked, folder or default_folder("search", asked.data, asked.model, asked.to_tables()), out, compute, quiet
+    )

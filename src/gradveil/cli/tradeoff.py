@@ -145,7 +145,8 @@ def tradeoff(
 
     gradveil tradeoff --data cifar10 --data-option root=DIR --model convnet --clients 100 --per-round 10 --rounds 100
     """
-    from gradveil.cli.tradeoff_run import compute_for, default_folder, run_and_tell, study_of
+    from gradveil.cli.tradeoff_run import compute_for, run_and_tell, study_of
+    from gradveil.experiment.experiment import default_folder
 
     given = {
         "model": model, "data": data, "defenses": defense, "noise": noise, "match": match,
@@ -157,4 +158,6 @@ def tradeoff(
     }  # fmt: skip
     study = study_of(given, data_option or [], metric or [])
     compute = compute_for(device, precision, workers, ray)
-    run_and_tell(study, out or default_folder(study), compute, seconds, quiet)
+    run_and_tell(
+        study, out or default_folder("tradeoff", study.data, study.model, study.to_tables()), compute, seconds, quiet
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,27 +11,24 @@ import typer
 
 from gradveil.cli.options import check_out, compute_of
 from gradveil.cli.search_run import print_columns
-from gradveil.config.build import slug
-from gradveil.core import toml
 from gradveil.core.choice import parse_pairs
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
-from gradveil.core.hashes import sha256
-from gradveil.experiment import journal, progress
-from gradveil.experiment.folder import JOURNAL, REPORT
-from gradveil.tradeoff import Study, page, run
-from gradveil.tradeoff.settings import checked
-from gradveil.tradeoff.study import RESULT, STUDY
+from gradveil.experiment import progress
+from gradveil.experiment.folder import REPORT
+from gradveil.tradeoff import StudySettings, tradeoff
+from gradveil.tradeoff.settings import check_settings
+from gradveil.tradeoff.study import RESULT
 from gradveil.tradeoff.summary import columns, rows, sentences
 
 
-def study_of(given: Mapping[str, Any], data_options: Sequence[str], metrics: Sequence[str]) -> Study:
+def study_of(given: Mapping[str, Any], data_options: Sequence[str], metrics: Sequence[str]) -> StudySettings:
     """The options that were given, over the defaults; checked before anything is loaded."""
     there = {name: value for name, value in given.items() if value is not None and value != []}
     plain: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in there.items()}
-    kept = tuple(dict.fromkeys((*Study().metrics, *metrics)))
-    study = Study(**plain, metrics=kept, data_options=parse_pairs(list(data_options), "--data-option"))
-    checked(study)
+    kept = tuple(dict.fromkeys((*StudySettings().metrics, *metrics)))
+    study = StudySettings(**plain, metrics=kept, data_options=parse_pairs(list(data_options), "--data-option"))
+    check_settings(study)
     return study
 
 
@@ -46,25 +42,13 @@ def compute_for(device: str, precision: str, workers: int | None, ray: str) -> C
     return compute
 
 
-def default_folder(study: Study) -> Path:
-    """runs/tradeoff-<data>-<model>-<hash of all settings>: the same command goes on with the same study."""
-    what = slug(f"{Path(study.data).name}-{Path(study.model).name}")
-    return Path("runs") / f"tradeoff-{what}-{sha256(toml.dump(study.settings()).encode())[:8]}"
-
-
-def run_and_tell(study: Study, folder: Path, compute: Compute, seconds: float | None, quiet: bool) -> None:
+def run_and_tell(study: StudySettings, folder: Path, compute: Compute, seconds: float | None, quiet: bool) -> None:
     check_out(folder)
     if seconds is not None and not seconds > 0:
         raise ConfigError(f"--seconds: must be above 0, got {seconds}")
-    try:
-        outcome = run(study, folder, compute, progress.for_stream(quiet), seconds)
-    except KeyboardInterrupt:
-        kept = len(journal.read(folder / STUDY / JOURNAL))
-        print(f"interrupted: {kept} trainings and audits are kept, go on with --out {folder}", file=sys.stderr)
-        raise typer.Exit(130) from None
-    written = page(outcome, folder / REPORT)
+    outcome = tradeoff(study, folder, compute=compute, progress=progress.for_stream(quiet), seconds=seconds)
     if not quiet:
         print_columns(columns(outcome), rows(outcome))
         for sentence in sentences(outcome):
             typer.echo(sentence)
-        typer.echo(f"page: {written}, numbers: {folder / RESULT}")
+        typer.echo(f"page: {folder / REPORT}, numbers: {folder / RESULT}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.audit import run
+from gradveil.audit.audit import run_audit
 from gradveil.audit.verdict import Verdict
 from gradveil.config.build import build
 from gradveil.config.load import from_tables
@@ -93,7 +93,7 @@ def audit(
     tables = _without_none(given)
     if config is not None and (len(tables) > 1 or tables["scenario"]):
         raise ConfigError("holds all settings, leave it out or leave out the others", key="config")
-    run(build(config or from_tables(tables, _parameter)), folder, compute, progress)
+    run_audit(build(config or from_tables(tables, _parameter)), folder, compute, progress)
     return conclude(folder, redact=redact, claim=claim)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,7 @@ from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.files import slug
 from gradveil.core.scenario import LocalTraining, Loss, Scenario, ThreatModel
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
@@ -128,10 +128,6 @@ def name_of(config: ScenarioConfig) -> str:
     if config.aggregate > 1:
         parts.append(f"k{config.aggregate}")
     return slug("-".join(parts))
-
-
-def slug(text: str) -> str:
-    return re.sub("[^A-Za-z0-9.+-]+", "_", text)
 
 
 def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, Defense] | None = None) -> nn.Module:

@@ -22,7 +22,6 @@ from gradveil.capture.replay import Replay, replay
 from gradveil.capture.scenario import captured_scenario, with_replays
 from gradveil.capture.truth import Found, find
 from gradveil.capture.write import content_hash
-from gradveil.config.build import slug
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
@@ -30,6 +29,7 @@ from gradveil.core.check import options_of
 from gradveil.core.choice import parse_choice
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.files import slug
 from gradveil.core.hashes import hash_model
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch

@@ -119,7 +119,7 @@ def _record(run: Run, key: str) -> Record:
 
 def _origin(run: Run) -> Mapping[str, Any]:
     """The run's provenance, as far as it is needed here."""
-    found = RunFolder(run.folder).stored()
+    found = RunFolder(run.folder).read_provenance()
     if "shard" not in found:
         raise ConfigError(f"{run.folder}: says too little of how it was computed, it was made by another version")
     return found

@@ -33,7 +33,7 @@ def unknown_key(given: str, known: Iterable[str], where: str) -> ConfigError:
     near = get_close_matches(given, list(known), n=1)
     hint = f"did you mean {near[0]!r}? Known" if near else "known"
     where = where if len(where) <= LONGEST_TEXT else f"{where[:LONGEST_PART]}..."
-    return ConfigError(f"{where}: unknown key, {hint}: {', '.join(sorted(known)) or 'none'}")
+    return ConfigError(f"unknown key, {hint}: {', '.join(sorted(known)) or 'none'}", key=where)
 
 
 def check(value: Any, kind: Any, where: str) -> Any:
@@ -67,20 +67,20 @@ def _scalar(value: Any, kind: type, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"{where}: expected {_KINDS[kind]}, got {shown(value)}")
+        raise ConfigError(f"expected {_KINDS[kind]}, got {shown(value)}", key=where)
     return value
 
 
 def _check_one(value: Any, where: str) -> None:
     """What no number and no text may be, wherever it stands."""
     if isinstance(value, int) and not -(2**63) <= value < 2**63:
-        raise ConfigError(f"{where}: expected a whole number within 64 bits, got one of {value.bit_length()} bits")
+        raise ConfigError(f"expected a whole number within 64 bits, got one of {value.bit_length()} bits", key=where)
     if isinstance(value, float) and not math.isfinite(value):
-        raise ConfigError(f"{where}: expected a finite number, got {value!r}")
+        raise ConfigError(f"expected a finite number, got {value!r}", key=where)
     if isinstance(value, str) and not value.isprintable():
-        raise ConfigError(f"{where}: expected text on one line, got {shown(value)}")
+        raise ConfigError(f"expected text on one line, got {shown(value)}", key=where)
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or _longest_part(value) > LONGEST_PART):
-        raise ConfigError(f"{where}: expected text of at most {LONGEST_PART} letters, got {len(value)}")
+        raise ConfigError(f"expected text of at most {LONGEST_PART} letters, got {len(value)}", key=where)
 
 
 def _longest_part(text: str) -> int:
@@ -98,14 +98,14 @@ def _check_inside(value: Any, where: str) -> None:
         for inner in value:
             _check_inside(inner, where)
     elif isinstance(value, date | time):
-        raise ConfigError(f"{where}: expected no date or time, got {value}")
+        raise ConfigError(f"expected no date or time, got {value}", key=where)
     else:
         _check_one(value, where)
 
 
 def _check_length(value: Sequence[Any], where: str) -> None:
     if len(value) > LONGEST_LIST:
-        raise ConfigError(f"{where}: expected a list of at most {LONGEST_LIST}, got {len(value)}")
+        raise ConfigError(f"expected a list of at most {LONGEST_LIST}, got {len(value)}", key=where)
 
 
 def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
@@ -122,7 +122,7 @@ def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
 
 def _tuple(value: Any, kinds: tuple[Any, ...], where: str) -> tuple:
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"{where}: expected a list, got {shown(value)}")
+        raise ConfigError(f"expected a list, got {shown(value)}", key=where)
     _check_length(value, where)
     return tuple(check(item, kinds[0], where) for item in value)
 
@@ -131,9 +131,9 @@ def within(value: float, limits: Mapping[str, Any], where: str) -> None:
     """The range of a field's metadata."""
     low, high = limits.get("low"), limits.get("high")
     if low is not None and value < low:
-        raise ConfigError(f"{where}: must be at least {low}, got {value}")
+        raise ConfigError(f"must be at least {low}, got {value}", key=where)
     if high is not None and value > high:
-        raise ConfigError(f"{where}: must be at most {high}, got {value}")
+        raise ConfigError(f"must be at most {high}, got {value}", key=where)
 
 
 def check_fields(

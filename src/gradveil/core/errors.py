@@ -39,6 +39,14 @@ class DiskError(GradveilError):
     exit_code = 74
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C during an experiment: the message says what is kept and how to go on."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message, self.key = message, ""
+
+
 class ThreatModelError(GradveilError):
     """An attack that needs more than the scenario grants."""
 

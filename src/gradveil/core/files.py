@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -50,3 +51,8 @@ def sync_folder(folder: Path) -> None:
 def cache_folder() -> Path:
     home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(home) / "gradveil"
+
+
+def slug(text: str) -> str:
+    """A text as the name of a file or folder."""
+    return re.sub("[^A-Za-z0-9.+-]+", "_", text)

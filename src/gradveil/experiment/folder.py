@@ -13,7 +13,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
-from gradveil.core.errors import ConfigError, DiskError
+from gradveil.core.errors import ConfigError, DiskError, Interrupted
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
 from gradveil.core.provenance import TELLING, differences
@@ -26,17 +26,29 @@ DERIVED = (VERDICT, REPORT, SEAL)
 FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
 
 
-def _checked(provenance: Mapping[str, Any]) -> bytes:
+def _with_checksum(provenance: Mapping[str, Any]) -> bytes:
     """As JSON, with a checksum of all that comes before it."""
     check = sha256(json.dumps(provenance, sort_keys=True).encode())
     return (json.dumps({**provenance, "check": check}, indent=2) + "\n").encode()
 
 
 class RunFolder:
-    """The folder of one run. `check` touches nothing, `prepare` writes what is missing."""
+    """The folder of one run. `check` touches nothing, `prepare` writes what is missing.
+
+    A subclass says which `files` and `folders` a run of its kind has, and what its `results` are called in messages.
+    """
+
+    files: tuple[str, ...] = (CONFIG, PROVENANCE, JOURNAL, *DERIVED)
+    folders: tuple[str, ...] = (IMAGES,)
+    kind = "run"
+    results = "trials"
 
     def __init__(self, path: Path) -> None:
         self.path = path
+
+    def count_results(self) -> int:
+        """How many results an interruption leaves: the same call does not compute them again."""
+        return len(journal.read(self.journal))
 
     @property
     def journal(self) -> Path:
@@ -51,7 +63,7 @@ class RunFolder:
         self._check_contents()
         if (self.path / CONFIG).exists():
             self._check_config(config)
-        if stored := self.stored():
+        if stored := self.read_provenance():
             same = (*HASHES, "precision")  # the last is no part of the config and yet moves numbers
             self._refuse([f"{name} is not the same" for name in same if stored.get(name) != provenance.get(name)])
 
@@ -59,31 +71,30 @@ class RunFolder:
         path = self.path / CONFIG
         content = path.read_bytes()
         try:
-            there = tomllib.loads(content.decode())
+            stored = tomllib.loads(content.decode())
         except (ValueError, RecursionError) as error:
             raise ConfigError(f"{path}: cannot be read, {error}, restore the file") from error
-        self._refuse(differences(there, tomllib.loads(config)))
+        self._refuse(differences(stored, tomllib.loads(config)))
         if content != config.encode():
             raise ConfigError(f"{path}: changed since it was written, restore the file")
 
     def _check_contents(self) -> None:
-        ours = {CONFIG, PROVENANCE, JOURNAL, IMAGES, *DERIVED}
         names = {p.name.removesuffix(".part") for p in self.path.iterdir() if not p.name.startswith(".")}
-        strange = names - ours
+        strange = names - {*self.files, *self.folders}
         begun = self.journal.exists() and self.journal.stat().st_size
         if strange or (begun and not (self.path / CONFIG).exists()):
-            raise ConfigError(f"{self.path}: exists and is not the folder of a run, choose another `folder`")
+            raise ConfigError(f"{self.path}: exists and is not the folder of a {self.kind}, choose another `folder`")
         if begun and not (self.path / PROVENANCE).exists():
             raise ConfigError(f"{self.path / PROVENANCE}: is missing, restore the file")
 
     def _refuse(self, differing: list[str]) -> None:
         if differing:
             more = f" and {len(differing) - TELLING} more" if len(differing) > TELLING else ""
-            told = "; ".join(differing[:TELLING]) + more
-            raise ConfigError(f"{self.path}: holds another run ({told}), choose another `folder`")
+            named = "; ".join(differing[:TELLING]) + more
+            raise ConfigError(f"{self.path}: holds another run ({named}), choose another `folder`")
 
-    def stored(self) -> dict[str, Any]:
-        """The provenance that is there already, byte for byte as it was written."""
+    def read_provenance(self) -> dict[str, Any]:
+        """The provenance that is on disk, byte for byte as it was written; {} if there is none."""
         path = self.path / PROVENANCE
         if not path.is_file():
             return {}
@@ -96,26 +107,39 @@ class RunFolder:
             raise ConfigError(f"{path}: expected a table of keys, restore the file")
         older = not {"check", "shard"} & found.keys()  # a version that wrote neither
         found.pop("check", None)
-        if not older and content != _checked(found):
+        if not older and content != _with_checksum(found):
             raise ConfigError(f"{path}: changed since it was written, restore the file")
         return found
 
     @contextmanager
-    def told_if_full(self) -> Iterator[None]:
-        """A disk that is full or broken is no bug of ours and costs nothing that is finished: say so."""
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C and a disk that is full or broken cost nothing that is finished: the error says so.
+
+        Raises Interrupted (a KeyboardInterrupt) or DiskError, each with the number of results that are kept.
+        """
         try:
             yield
+        except KeyboardInterrupt as error:
+            kept = f"{self.count_results()} {self.results} are kept"
+            raise Interrupted(f"{kept}, go on with `folder = {self.shown}`") from error
         except OSError as error:
             if error.errno not in FULL + BROKEN:
                 raise
-            kept, mend = len(journal.read(self.journal)), "make room" if error.errno in FULL else "mend the disk"
+            kept = f"{self.count_results()} {self.results} are kept"
+            remedy = "make room" if error.errno in FULL else "repair the disk"
             raise DiskError(
-                f"{self.path}: {error.strerror}, {kept} trials are kept, {mend} and give the same command again"
+                f"{self.shown}: {error.strerror}, {kept}, {remedy} and give the same command again"
             ) from error
+
+    @property
+    def shown(self) -> Path:
+        """The folder as the user named it."""
+        return self.path
 
     def create(self) -> None:
         try:
-            (self.path / IMAGES).mkdir(parents=True, exist_ok=True)
+            for name in self.folders:
+                (self.path / name).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             if error.errno in FULL:
                 raise
@@ -125,7 +149,7 @@ class RunFolder:
         """Write config and provenance; a run that goes on keeps its first provenance and notes the return."""
         if not (self.path / CONFIG).exists():
             write_whole(self.path / CONFIG, config.encode())
-        stored = self.stored()
+        stored = self.read_provenance()
         (self.path / SEAL).unlink(missing_ok=True)  # what it says is about to change
         if stored:
             again = {key: provenance[key] for key in ("command", "device", "precision", "gradveil", "torch", "started")}
@@ -133,10 +157,10 @@ class RunFolder:
         self._write_provenance(provenance)
 
     def finish(self) -> None:
-        self._write_provenance({**self.stored(), "finished": now()})
+        self._write_provenance({**self.read_provenance(), "finished": now()})
 
     def _write_provenance(self, provenance: Mapping[str, Any]) -> None:
-        write_whole(self.path / PROVENANCE, _checked(provenance))
+        write_whole(self.path / PROVENANCE, _with_checksum(provenance))
 
     def save_pictures(self, name: str, pictures: Mapping[str, Tensor]) -> None:
         """`original`, `fed` and `reconstructed` of one client, float32 in [0, 1]."""

@@ -50,10 +50,10 @@ def decode(line: bytes) -> Record:
         raise ValueError("not a record")
     for name in _LISTS:
         stored[name] = tuple(stored[name])
-    return checked(Record(**stored))
+    return check_record(Record(**stored))
 
 
-def checked(record: Record) -> Record:
+def check_record(record: Record) -> Record:
     """The right checksum does not make it ours: what reads records relies on their types."""
     wrong = [f.name for f in fields(Record) if not _is(getattr(record, f.name), _KINDS.get(f.name, str))]
     if wrong or not all(isinstance(text, str) for text in (*record.flags, *record.notes)):
@@ -70,19 +70,19 @@ def _is(value: Any, kind: Any) -> bool:
 def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], int]:
     """The records, and the number of bytes that hold them: what follows is a torn tail."""
     records: list[Record] = []
-    kept = 0
-    while kept < len(content):
-        end = content.find(b"\n", kept)
+    start = 0
+    while start < len(content):
+        end = content.find(b"\n", start)
         try:
             if end < 0:
                 raise ValueError("the line has no end")
-            records.append(decode(content[kept:end]))
+            records.append(decode(content[start:end]))
         except (ValueError, TypeError, KeyError, RecursionError) as error:  # a field more or less: another version's
             if 0 <= end < len(content) - 1:
-                raise JournalError(f"{name}: bad record at byte {kept}, {error}, restore the file") from error
+                raise JournalError(f"{name}: bad record at byte {start}, {error}, restore the file") from error
             break
-        kept = end + 1
-    return records, kept
+        start = end + 1
+    return records, start
 
 
 def read(path: Path) -> list[Record]:
@@ -102,8 +102,8 @@ class Journal:
         try:
             self._lock(path)
             self.file.seek(0)
-            self.records, kept = parse(self.file.read(), path.name)
-            self.file.truncate(kept)
+            self.records, sound = parse(self.file.read(), path.name)
+            self.file.truncate(sound)
         except BaseException:
             self.file.close()
             raise

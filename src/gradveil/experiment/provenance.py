@@ -18,6 +18,7 @@ from gradveil.core.provenance import own_version
 from gradveil.core.scenario import Scenario
 
 SCHEMA = 1
+BRIEF = ("gradveil", "torch", "precision", "model_sha256", "data_sha256", "config_sha256")  # what a result file says
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
 
 

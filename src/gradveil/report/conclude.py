@@ -16,7 +16,7 @@ from gradveil.report.redact import redacted
 def conclude(folder: str | Path, redact: bool = False, claim: float | None = None) -> Verdict:
     """Judge the run and write `verdict.json`, `report.html` and `seal.json`."""
     run = read_run(Path(folder))
-    with private_files(), RunFolder(run.folder).told_if_full():
+    with private_files(), RunFolder(run.folder).interruptible():
         verdict = write_verdict(redacted(run) if redact else run, claim)
         write_report(run.folder, redact=redact, claim=claim)
         seal(run.folder)

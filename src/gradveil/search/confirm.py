@@ -31,7 +31,7 @@ from gradveil.metrics.retrieval import retrieval
 from gradveil.search.correlation import pearson, spearman
 from gradveil.search.outcome import Confirmed, Scored, Validation
 from gradveil.search.ranking import Ranked
-from gradveil.search.split import Material
+from gradveil.search.split import SearchSplit
 from gradveil.transforms.policy import Policy
 
 ATTACK = "invertgrad"
@@ -44,7 +44,7 @@ SEEN: Mapping[str, Callable[[Confirmed], float]] = {
 }
 
 
-def chosen(ranked: Sequence[Ranked], count: int) -> tuple[list[Ranked], list[Ranked]]:
+def choose(ranked: Sequence[Ranked], count: int) -> tuple[list[Ranked], list[Ranked]]:
     """The best half of `count`, and as many others, evenly over the ranks below them to the very last."""
     best = list(ranked[: (count + 1) // 2])
     rest = ranked[len(best) :]
@@ -52,9 +52,9 @@ def chosen(ranked: Sequence[Ranked], count: int) -> tuple[list[Ranked], list[Ran
     return best, [rest[round((k + 1) * len(rest) / others) - 1] for k in range(others)]
 
 
-def scenario_of(name: str, model: nn.Module, material: Material, compute: Compute) -> Scenario:
+def scenario_of(name: str, model: nn.Module, split: SearchSplit, compute: Compute) -> Scenario:
     """One picture per client, one step, labels known: where an attack has it easiest."""
-    private = Batch(*(x[:, None].to(compute.device, compute.dtype) for x in material.attacked))
+    private = Batch(*(x[:, None].to(compute.device, compute.dtype) for x in split.attacked))
     names = tuple(f"c{client:04d}" for client in range(len(private.images)))
     placed = model.to(compute.device, compute.dtype)
     return Scenario(name=name, model=placed, private=private, names=names, trained=True)
@@ -68,14 +68,14 @@ def cells(policies: Sequence[Policy], scenario: Scenario, steps: int, seed: Seed
     return list(Grid(defenses=defenses, attacks=attacks, seed=seed, compute=compute).cells(scenario))
 
 
-def worker(material: Material) -> Callable[[list[Cell]], list[Trial]]:
+def worker(split: SearchSplit) -> Callable[[list[Cell]], list[Trial]]:
     """What attacks one group of cells, and judges what came out."""
-    metrics = (psnr(), retrieval(gallery=material.gallery))
-    blank = material.gallery.float().mean((0, 2, 3))[:, None, None]
+    metrics = (psnr(), retrieval(gallery=split.gallery))
+    blank = split.gallery.float().mean((0, 2, 3))[:, None, None]
     return partial(attack, judge=Judge(metrics, blank))
 
 
-def confirmed(records: Sequence[Record]) -> Mapping[str, tuple[Confirmed, ...]]:
+def read_confirmations(records: Sequence[Record]) -> Mapping[str, tuple[Confirmed, ...]]:
     """By policy, each attacker's result."""
     baselines = Baselines.of(records)
     found: dict[str, dict[str, list[Record]]] = {}
@@ -83,12 +83,12 @@ def confirmed(records: Sequence[Record]) -> Mapping[str, tuple[Confirmed, ...]]:
         if record.attack == ATTACK and not record.control:
             found.setdefault(record.defense, {}).setdefault(record.attacker, []).append(record)
     return {
-        label: tuple(one for who in ATTACKERS if (one := _confirmed(who, by.get(who, []), baselines)) is not None)
+        label: tuple(one for who in ATTACKERS if (one := _confirmation(who, by.get(who, []), baselines)) is not None)
         for label, by in found.items()
     }
 
 
-def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -> Confirmed | None:
+def _confirmation(attacker: str, records: Sequence[Record], baselines: Baselines) -> Confirmed | None:
     fine = sorted((r for r in records if r.status == "ok"), key=lambda r: r.key)
     if not fine:
         return None
@@ -107,7 +107,7 @@ def _confirmed(attacker: str, records: Sequence[Record], baselines: Baselines) -
     )
 
 
-def validated(policies: Sequence[Scored]) -> tuple[Validation, ...]:
+def validate_scores(policies: Sequence[Scored]) -> tuple[Validation, ...]:
     """Score against what each attacker saw: of the private picture, of the picture as fed, and how many it knew."""
     found = []
     for attacker in ATTACKERS if policies else ():

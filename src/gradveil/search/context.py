@@ -11,28 +11,29 @@ from torch import nn
 
 from gradveil import data
 from gradveil.config import ScenarioConfig
-from gradveil.config.build import model_of, slug
+from gradveil.config.build import model_of
 from gradveil.core.compute import Compute
+from gradveil.core.files import slug
 from gradveil.core.seeds import Seed
 from gradveil.experiment.progress import Progress
 from gradveil.search.policies import candidates, distinct
 from gradveil.search.privacy import PRIVACY_SCORES
-from gradveil.search.scoring import Scorer, circumstances
-from gradveil.search.semi_trained import semi_trained
-from gradveil.search.settings import Search
-from gradveil.search.split import Material, gather
+from gradveil.search.scoring import Scorer, draw_circumstances
+from gradveil.search.semi_trained import semi_trained_model
+from gradveil.search.settings import SearchSettings
+from gradveil.search.split import SearchSplit, split_pictures
 from gradveil.transforms.library import Library
 from gradveil.transforms.policy import Policy
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ground:
+class SearchContext:
     """What is searched, and all that scores it."""
 
-    asked: Search
+    settings: SearchSettings
     library: Library
     policies: Mapping[Policy, list[Policy]]  # what is scored -> the candidates that do so
-    material: Material
+    split: SearchSplit
     semi_trained: nn.Module
     scorer: Scorer
     name: str
@@ -40,49 +41,53 @@ class Ground:
 
     @property
     def seed(self) -> Seed:
-        return Seed(self.asked.seed).at("search")
+        return Seed(self.settings.seed).at("search")
 
     @property
     def classes(self) -> list[int]:
-        return self.material.scored.labels.argmax(1).tolist()
+        return self.split.scored.labels.argmax(1).tolist()
 
 
-def prepared(asked: Search, config: ScenarioConfig, library: Library, compute: Compute, shown: Progress) -> Ground:
+def prepare_context(
+    settings: SearchSettings, config: ScenarioConfig, library: Library, compute: Compute, progress: Progress
+) -> SearchContext:
     """Load the data, train what has to be trained, and draw all that does not depend on a policy."""
-    seed = Seed(asked.seed).at("search")
+    seed = Seed(settings.seed).at("search")
     dataset = data.load(config.data, **config.data_options)
-    attacked = asked.confirm_images if asked.confirm else 0
+    attacked = settings.confirm_images if settings.confirm else 0
     parts = {
-        "images": asked.images,
+        "images": settings.images,
         "attacked": attacked,
-        "rounds": asked.rounds,
-        "share": 0.0 if config.weights else asked.semi_share,
+        "rounds": settings.rounds,
+        "share": 0.0 if config.weights else settings.semi_share,
     }
-    material = gather(config, dataset, **parts, seed=seed)
+    split = split_pictures(config, dataset, **parts, seed=seed)
     untrained = model_of(replace(config, weights=""), dataset).eval()
-    shown.start("semi-trained model", 1)
+    progress.start("semi-trained model", 1)
     if config.weights:
         semi = model_of(config, dataset).eval()
     else:
-        semi = semi_trained(untrained, material.training, asked.recipe, asked.seed, compute.device, shown.step)
-    shown.done(1, 0)
-    own = candidates(library, asked.candidates, asked.length, seed)
-    policies = distinct([*own, *(Policy.parse(text, library) for text in asked.include)])
-    slots = max(asked.length, *(policy.slots for policy in policies))
-    score = PRIVACY_SCORES[asked.score]
+        semi = semi_trained_model(
+            untrained, split.training, settings.recipe, settings.seed, compute.device, progress.step
+        )
+    progress.done(1, 0)
+    own = candidates(library, settings.candidates, settings.length, seed)
+    policies = distinct([*own, *(Policy.parse(text, library) for text in settings.include)])
+    slots = max(settings.length, *(policy.slots for policy in policies))
+    score = PRIVACY_SCORES[settings.score]
     scorer = Scorer(
         library=library.spec,
         untrained=untrained,
         semi_trained=copy.deepcopy(semi),
         score=score,
-        against=asked.against,
-        scored=circumstances(material.scored, material.places, slots, score.augment, seed.at("privacy")),
+        against=settings.against,
+        scored=draw_circumstances(split.scored, split.places, slots, score.augment, seed.at("privacy")),
         rounds=tuple(
-            circumstances(pictures, places, slots, score.augment, seed.at("accuracy", number))
-            for number, (pictures, places) in enumerate(material.rounds)
+            draw_circumstances(pictures, places, slots, score.augment, seed.at("accuracy", number))
+            for number, (pictures, places) in enumerate(split.rounds)
         ),
         compute=compute,
     )
     name = slug(f"{Path(config.data).name}-{Path(config.model).name}")
-    return Ground(asked=asked, library=library, policies=policies, material=material, semi_trained=semi, scorer=scorer,
-                  name=name, compute=compute)  # fmt: skip
+    return SearchContext(settings=settings, library=library, policies=policies, split=split, semi_trained=semi,
+                         scorer=scorer, name=name, compute=compute)  # fmt: skip

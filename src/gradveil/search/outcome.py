@@ -67,12 +67,12 @@ class Validation:
         return self.pearson is not None and self.pearson.is_positive
 
     @property
-    def said(self) -> str:
+    def conclusion(self) -> str:
         return "the score predicts what this attack sees" if self.holds else NOT_VALIDATED
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class SearchOutcome:
     """The policy set of ATS's algorithm 1, the hybrid of its best, and how far to believe the scores."""
 
     library: Library
@@ -99,12 +99,12 @@ class Outcome:
     def control(self) -> str:
         """Whether the attack works at all where nothing hinders it."""
         if not self.undefended:
-            return "no policy was attacked: scores are a proxy, confirm them with --confirm 10"
+            return "no policy was attacked: scores are a proxy, confirm them with `confirm = 10`"
         leaked, pictures = (sum(getattr(one, name) for one in self.undefended) for name in ("leaked", "pictures"))
-        weak = "" if leaked else ": an attack that fails here confirms nothing, give more --confirm-steps"
+        weak = "" if leaked else ": an attack that fails here confirms nothing, use more `confirm_steps`"
         return f"control: {leaked} of {pictures} undefended pictures leaked{weak}"
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """The content of policy.json."""
         entries = [[entry.operation, entry.magnitude] for entry in self.library.entries]
         counts = {name: getattr(self, name) for name in COUNTS}
@@ -119,13 +119,13 @@ class Outcome:
             "others": [_row(one) for one in self.others],
             "undefended": _by_attacker(self.undefended),
             "control": self.control,
-            "correlation": {f"{v.attacker}-{v.against}": _told(v) for v in self.validation},
+            "correlation": {f"{v.attacker}-{v.against}": _validation_row(v) for v in self.validation},
             "settings": dict(self.settings),
             "provenance": dict(self.provenance),
         }
 
     def write(self, path: Path) -> None:
-        content = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
+        content = json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
         with private_files():
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, content.encode())
@@ -139,5 +139,5 @@ def _by_attacker(each: Sequence[Confirmed]) -> dict[str, dict[str, Any]]:
     return {one.attacker: {k: v for k, v in asdict(one).items() if k != "attacker"} for one in each}
 
 
-def _told(found: Validation) -> dict[str, Any]:
-    return {**asdict(found), "said": found.said}
+def _validation_row(found: Validation) -> dict[str, Any]:
+    return {**asdict(found), "said": found.conclusion}

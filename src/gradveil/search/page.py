@@ -15,14 +15,14 @@ from gradveil.experiment.record import Record
 from gradveil.report.bars import Bars
 from gradveil.report.charts import Chart, Series
 from gradveil.report.page import filled
-from gradveil.search.outcome import Outcome
+from gradveil.search.outcome import SearchOutcome
 from gradveil.search.summary import COLUMNS, rows, sentences
 
 FEWEST_BARS = 5  # policies of one transformation that are worth a plot of their own
 MOST_BARS = 60
 
 
-def write_search_page(path: Path, outcome: Outcome, records: Sequence[Record]) -> Path:
+def write_search_page(path: Path, outcome: SearchOutcome, records: Sequence[Record]) -> Path:
     """One file without scripts or links, as private as the journal."""
     content = {
         "outcome": outcome,
@@ -37,7 +37,7 @@ def write_search_page(path: Path, outcome: Outcome, records: Sequence[Record]) -
     return path
 
 
-def charts(outcome: Outcome, records: Sequence[Record]) -> Iterator[Chart | Bars]:
+def charts(outcome: SearchOutcome, records: Sequence[Record]) -> Iterator[Chart | Bars]:
     areas, accuracies = means(records, "privacy-score"), means(records, "accuracy-score")
     yield scatter(outcome, areas, accuracies)
     single = {policy: values for policy, values in areas.items() if policy.isdigit()}
@@ -58,7 +58,7 @@ def means(records: Sequence[Record], score: str) -> dict[str, list[float]]:
     return found
 
 
-def scatter(outcome: Outcome, areas: Mapping[str, list[float]], accuracies: Mapping[str, list[float]]) -> Chart:
+def scatter(outcome: SearchOutcome, areas: Mapping[str, list[float]], accuracies: Mapping[str, list[float]]) -> Chart:
     """Every policy by both scores; those that were chosen apart from the rest."""
     chosen = {one.policy for one in outcome.policies}
     most = max((len(values) for values in areas.values()), default=0)
@@ -79,7 +79,7 @@ def scatter(outcome: Outcome, areas: Mapping[str, list[float]], accuracies: Mapp
     )
 
 
-def bars(outcome: Outcome, single: Mapping[str, list[float]]) -> Bars:
+def bars(outcome: SearchOutcome, single: Mapping[str, list[float]]) -> Bars:
     entries = outcome.library.entries
     order = sorted(single, key=lambda policy: mean(single[policy]))[:MOST_BARS]
     between = [mean_interval(single[policy]) for policy in order]

@@ -71,7 +71,7 @@ def joined(each: Sequence[Circumstances]) -> Circumstances:
     return Circumstances(**{name: torch.cat([getattr(one, name) for one in each]) for name in names})
 
 
-def circumstances(pictures: Batch, places: Sequence[int], slots: int, augment: bool, seed: Seed) -> Circumstances:
+def draw_circumstances(pictures: Batch, places: Sequence[int], slots: int, augment: bool, seed: Seed) -> Circumstances:
     """Drawn from streams that are named by the picture's number in its data set."""
     streams = [seed.at("picture", place) for place in places]
     shape = pictures.images.shape[1:]

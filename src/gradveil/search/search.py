@@ -19,195 +19,216 @@ import numpy as np
 import torch
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.core import toml
 from gradveil.core.compute import Compute
-from gradveil.core.files import private_files
 from gradveil.core.scenario import Scenario
-from gradveil.experiment.folder import RunFolder
-from gradveil.experiment.journal import Journal
-from gradveil.experiment.parallel.pool import Fanout
-from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.experiment import Experiment, run
+from gradveil.experiment.folder import JOURNAL, REPORT, RunFolder
+from gradveil.experiment.journal import read
+from gradveil.experiment.parallel.pool import Pool
+from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
+from gradveil.experiment.runner import Runner
 from gradveil.search import confirm
-from gradveil.search.context import Ground, prepared
+from gradveil.search.context import SearchContext, prepare_context
 from gradveil.search.curves import Watch, curves
-from gradveil.search.outcome import Outcome, Scored
+from gradveil.search.outcome import Scored, SearchOutcome
+from gradveil.search.page import write_search_page
 from gradveil.search.privacy import combined
 from gradveil.search.race import blocks, leaders, survivors, whole, yardsticks
 from gradveil.search.ranking import Ranked, hybrid, rank
-from gradveil.search.runner import Desk
+from gradveil.search.runner import SearchRunner
 from gradveil.search.scoring import Task
-from gradveil.search.settings import Search, checked
-from gradveil.search.threshold import bar_of
+from gradveil.search.settings import SearchSettings, check_settings
+from gradveil.search.threshold import least_accuracy
 from gradveil.transforms.policy import Policy
 
-__all__ = ["Search", "search"]
 ON_A_CPU = 32  # pictures at once: fixed, since memory that happens to be free must not move a number
-TOLD = ("gradveil", "torch", "precision", "model_sha256", "data_sha256", "config_sha256")
 
 
 def search(
-    asked: Search,
+    settings: SearchSettings,
     folder: str | Path,
+    *,
     compute: Compute = Compute(),
     progress: Progress | None = None,
-    ray: str = "",
-) -> Outcome:
-    """Search in `folder`, where what is already there is not done again. `ray` is the address of a Ray cluster."""
-    config, library = checked(asked)
-    fanout = Fanout(workers=compute.workers, ray=ray, gpus=float(compute.device.startswith("cuda")))
-    fanout.check(compute.device)
-    alone = replace(compute, workers=0, chunk=compute.chunk or (ON_A_CPU if compute.device == "cpu" else None))
-    shown = progress or Silent()
-    shown.begin(_stages(asked))
-    try:
-        ground = prepared(asked, config, library, alone, shown)
-        return _in_folder(ground, RunFolder(Path(folder)), fanout, shown)
-    finally:
-        shown.end()
+) -> SearchOutcome:
+    """Search for transformation policies; what is already in `folder` is not computed again.
+
+    settings: model, data, library, the scores and the confirmation; see `SearchSettings`.
+    folder: where journal, pictures and report.html go; the folder of the same search is gone on with.
+    compute: device and precision; `workers` processes or a Ray cluster score the policies.
+    progress: what shows how far the search is; nothing by default.
+    """
+    return run(Search(settings), folder, compute, progress)
 
 
-def _stages(asked: Search) -> int:
-    privacy = len(_parts(asked)) if asked.strategy == "race" else 1
-    return 3 + privacy + (asked.fsim is not None) + (asked.confirm > 0)
+class SearchFolder(RunFolder):
+    """Its journal also holds scores, which are no trials."""
+
+    results = "results"
 
 
-def _parts(asked: Search) -> tuple[range, ...]:
-    return blocks(asked.images) if asked.strategy == "race" else whole(asked.images)
+class Search(Experiment[SearchOutcome]):
+    """ATS's algorithm 1 on the way that all experiments go."""
+
+    folder_type = SearchFolder
+    context: SearchContext
+
+    def __init__(self, settings: SearchSettings) -> None:
+        self.settings = settings
+
+    def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
+        config, library = check_settings(self.settings)
+        Pool.of(compute).check(compute.device)
+        progress.begin(_stages(self.settings))
+        chunk = compute.chunk or (ON_A_CPU if compute.device == "cpu" else None)
+        alone = replace(compute, workers=0, ray="", chunk=chunk)
+        self.context = prepare_context(self.settings, config, library, alone, progress)
+
+    def to_tables(self) -> Mapping[str, Any]:
+        return self.settings.to_tables()
+
+    def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
+        """Where the scores come from. The pictures of the accuracy score follow from the data and the seed."""
+        context, split = self.context, self.context.split
+        scored = Scenario(name=context.name, model=context.semi_trained, private=split.scored, names=())
+        attacked = replace(scored, name="attacked", private=split.attacked)
+        return provenance(scored, split.gallery, config, self.settings.seed, context.compute, (attacked,))
+
+    def play(self, runner: Runner) -> SearchOutcome:
+        scores = SearchRunner(runner=runner, scorer=self.context.scorer, parts=_parts(self.settings))
+        outcome = _search(self.context, scores)
+        return replace(
+            outcome,
+            curves=_curves(self.context, outcome),
+            settings=self.settings.to_tables()["search"],
+            provenance=runner.brief_origin,
+        )
+
+    def write(self, outcome: SearchOutcome, folder: Path) -> None:
+        write_search_page(folder / REPORT, outcome, read(folder / JOURNAL))
 
 
-def _in_folder(ground: Ground, home: RunFolder, fanout: Fanout, shown: Progress) -> Outcome:
-    config = toml.dump(ground.asked.settings())
-    origin = _origin(ground, config)
-    home.check(config, origin)
-    with private_files(), home.told_if_full():
-        home.create()
-        with Journal(home.journal) as journal, ground.compute.active():
-            home.prepare(config, origin)
-            parts = _parts(ground.asked)
-            desk = Desk(home=home, journal=journal, fanout=fanout, progress=shown, scorer=ground.scorer, parts=parts)
-            outcome = _found(ground, desk)
-            outcome = replace(outcome, curves=_curves(ground, outcome))
-        home.finish()
-    return replace(outcome, settings=ground.asked.settings()["search"], provenance={k: origin[k] for k in TOLD})
+def _stages(settings: SearchSettings) -> int:
+    privacy = len(_parts(settings)) if settings.strategy == "race" else 1
+    return 3 + privacy + (settings.fsim is not None) + (settings.confirm > 0)
 
 
-def _origin(ground: Ground, config: str) -> dict[str, Any]:
-    """Where the scores come from. The pictures of the accuracy score are decided by the data and the seed."""
-    scored = Scenario(name=ground.name, model=ground.semi_trained, private=ground.material.scored, names=())
-    held_out = replace(scored, name="attacked", private=ground.material.attacked)
-    return provenance(scored, ground.material.gallery, config, ground.asked.seed, ground.compute, (held_out,))
+def _parts(settings: SearchSettings) -> tuple[range, ...]:
+    return blocks(settings.images) if settings.strategy == "race" else whole(settings.images)
 
 
-def _found(ground: Ground, desk: Desk) -> Outcome:
+def _search(context: SearchContext, scores: SearchRunner) -> SearchOutcome:
     """Algorithm 1, then the hybrid and the confirmation."""
-    asked, all_policies = ground.asked, list(ground.policies)
+    settings, all_policies = context.settings, list(context.policies)
     like = all_policies
-    if asked.fsim is not None:
-        desk.run("fsim", [Task("fsim", str(policy)) for policy in all_policies])
-        like = desk.above("fsim", all_policies, asked.fsim)
-    ahead = _rung(ground, desk, like, desk.parts[0]) if asked.strategy == "race" else like
-    bar = bar_of(desk, ahead, asked.threshold)
-    fine = desk.above("accuracy", ahead, bar.value)
-    pool = [policy for policy in _privacy(ground, desk, fine) if desk.areas(policy, asked.images) is not None]
-    ranked = _ranked(ground, desk, pool)
-    best = ranked[: asked.top]
-    mixed = hybrid([ground.policies[one.policy][0] for one in ranked], asked.hybrid) if ranked else None
-    chosen = confirm.chosen(ranked, asked.confirm) if asked.confirm else ([], [])
-    seen = _attacked(ground, desk, [one.policy for some in chosen for one in some], mixed)
+    if settings.fsim is not None:
+        scores.score("fsim", [Task("fsim", str(policy)) for policy in all_policies])
+        like = scores.above("fsim", all_policies, settings.fsim)
+    ahead = _rung(context, scores, like, scores.parts[0]) if settings.strategy == "race" else like
+    bar = least_accuracy(scores, ahead, settings.threshold)
+    fine = scores.above("accuracy", ahead, bar.value)
+    pool = [policy for policy in _privacy(context, scores, fine) if scores.areas(policy, settings.images) is not None]
+    ranked = _rank(context, scores, pool)
+    best = ranked[: settings.top]
+    mixed = hybrid([context.policies[one.policy][0] for one in ranked], settings.hybrid) if ranked else None
+    chosen = confirm.choose(ranked, settings.confirm) if settings.confirm else ([], [])
+    seen = _confirm(context, scores, [one.policy for some in chosen for one in some], mixed)
     shown = [*best, *(one for one in chosen[0] if one not in best)]
-    desk.run("fsim", [Task("fsim", str(one.policy)) for one in (*shown, *chosen[1])])
-    rows = {one.policy: _scored(ground, desk, one, seen) for one in (*shown, *chosen[1])}
-    return Outcome(
-        library=ground.library,
+    scores.score("fsim", [Task("fsim", str(one.policy)) for one in (*shown, *chosen[1])])
+    rows = {one.policy: _row(context, scores, one, seen) for one in (*shown, *chosen[1])}
+    return SearchOutcome(
+        library=context.library,
         hybrid="" if mixed is None else str(mixed),
         policies=tuple(rows[one.policy] for one in best),
         others=tuple(row for policy, row in rows.items() if policy not in {one.policy for one in best}),
         hybrid_confirmed=() if mixed is None else seen.get(str(mixed), ()),
         undefended=seen.get(confirm.UNDEFENDED, ()),
-        validation=confirm.validated([row for row in rows.values() if row.confirmed]),
-        candidates=sum(map(len, ground.policies.values())),
+        validation=confirm.validate_scores([row for row in rows.values() if row.confirmed]),
+        candidates=sum(map(len, context.policies.values())),
         distinct=len(all_policies),
         distorted=len(all_policies) - len(like),
         passed=len(fine),
         threshold=bar.value,
         untransformed=bar.untransformed,
         rule=bar.rule,
-        failed=desk.failed,
+        failed=scores.failed,
         scored=len(pool),
     )
 
 
-def _privacy(ground: Ground, desk: Desk, policies: Sequence[Policy]) -> list[Policy]:
+def _privacy(context: SearchContext, scores: SearchRunner, policies: Sequence[Policy]) -> list[Policy]:
     """Score them on all pictures, or go on with the race on more and more of them; who is left at the end."""
-    alive, parts = list(policies), desk.parts
-    if ground.asked.strategy == "full":
-        desk.run("privacy", [Task("privacy", str(p), part.start, part.stop) for part in parts for p in alive])
+    alive, parts = list(policies), scores.parts
+    if context.settings.strategy == "full":
+        scores.score("privacy", [Task("privacy", str(p), part.start, part.stop) for part in parts for p in alive])
         return alive
     for part in parts[1:]:
-        alive = _rung(ground, desk, alive, part)
+        alive = _rung(context, scores, alive, part)
     return alive
 
 
-def _rung(ground: Ground, desk: Desk, policies: Sequence[Policy], part: range) -> list[Policy]:
+def _rung(context: SearchContext, scores: SearchRunner, policies: Sequence[Policy], part: range) -> list[Policy]:
     """One rung of the race: who goes on after these pictures too. On the last one nobody leaves.
 
     The first is run before the accuracy score, which the worse half then does not need.
     """
     name = f"privacy, {len(policies)} policies"
-    desk.run(name, [Task("privacy", str(policy), part.start, part.stop) for policy in policies])
-    alive = [policy for policy in policies if desk.areas(policy, part.stop) is not None]
-    if part == desk.parts[-1] or not alive:
+    scores.score(name, [Task("privacy", str(policy), part.start, part.stop) for policy in policies])
+    alive = [policy for policy in policies if scores.areas(policy, part.stop) is not None]
+    if part == scores.parts[-1] or not alive:
         return alive
-    areas, score, top = _matrix(desk, alive, part.stop), ground.scorer.score, ground.asked.top
+    areas, score, top = _matrix(scores, alive, part.stop), context.scorer.score, context.settings.top
     if score.scale == "raw":
         return [alive[place] for place in survivors(areas, top)]
-    found = combined(score, torch.from_numpy(areas), torch.tensor(ground.classes[: part.stop])).numpy()
+    found = combined(score, torch.from_numpy(areas), torch.tensor(context.classes[: part.stop])).numpy()
     return [alive[place] for place in sorted({*leaders(found, top), *yardsticks(areas)})]
 
 
-def _curves(ground: Ground, outcome: Outcome) -> Mapping[str, Any]:
+def _curves(context: SearchContext, outcome: SearchOutcome) -> Mapping[str, Any]:
     """No defense, a policy from the middle of what was attacked, and the best, on the pictures of the confirmation."""
-    if not (ground.asked.confirm and outcome.policies):
+    if not (context.settings.confirm and outcome.policies):
         return {}
     named = {"none": "none", "best": outcome.policies[0].policy}
     if outcome.others:
         named["other"] = outcome.others[len(outcome.others) // 2].policy
-    attack = invertgrad(steps=ground.asked.confirm_steps, tv=confirm.SMOOTHNESS)
-    seed = ground.seed.at("curves")
+    attack = invertgrad(steps=context.settings.confirm_steps, tv=confirm.SMOOTHNESS)
+    seed = context.seed.at("curves")
     watch = Watch(
-        model=ground.semi_trained, pictures=ground.material.attacked, attack=attack, compute=ground.compute, seed=seed
+        model=context.semi_trained, pictures=context.split.attacked, attack=attack, compute=context.compute, seed=seed
     )
-    return curves(watch, {label: Policy.parse(text, ground.library) for label, text in named.items()})
+    return curves(watch, {label: Policy.parse(text, context.library) for label, text in named.items()})
 
 
-def _matrix(desk: Desk, policies: Sequence[Policy], images: int) -> np.ndarray:
-    return np.array([desk.areas(policy, images) for policy in policies])
+def _matrix(scores: SearchRunner, policies: Sequence[Policy], images: int) -> np.ndarray:
+    return np.array([scores.areas(policy, images) for policy in policies])
 
 
-def _ranked(ground: Ground, desk: Desk, policies: Sequence[Policy]) -> list[Ranked]:
+def _rank(context: SearchContext, scores: SearchRunner, policies: Sequence[Policy]) -> list[Ranked]:
     if not policies:
         return []
-    areas = _matrix(desk, policies, ground.asked.images)
-    return rank(policies, areas, ground.classes, ground.scorer.score, ground.asked.top)
+    areas = _matrix(scores, policies, context.settings.images)
+    return rank(policies, areas, context.classes, context.scorer.score, context.settings.top)
 
 
-def _attacked(ground: Ground, desk: Desk, policies: Sequence[Policy], mixed: Policy | None) -> Mapping[str, tuple]:
+def _confirm(
+    context: SearchContext, scores: SearchRunner, policies: Sequence[Policy], mixed: Policy | None
+) -> Mapping[str, tuple]:
     """What attacks saw of each, by its text; nothing if no confirmation is asked for."""
-    if not ground.asked.confirm or not policies:
+    if not context.settings.confirm or not policies:
         return {}
-    scenario = confirm.scenario_of(ground.name, copy.deepcopy(ground.semi_trained), ground.material, ground.compute)
+    scenario = confirm.scenario_of(context.name, copy.deepcopy(context.semi_trained), context.split, context.compute)
     also = [mixed] if mixed is not None and mixed not in policies else []
     groups = confirm.cells(
-        [*policies, *also], scenario, ground.asked.confirm_steps, ground.seed.at("confirm"), ground.compute
+        [*policies, *also], scenario, context.settings.confirm_steps, context.seed.at("confirm"), context.compute
     )
-    desk.attack(groups, confirm.worker(ground.material))
-    return confirm.confirmed(desk.journal.records)
+    scores.attack(groups, confirm.worker(context.split))
+    return confirm.read_confirmations(scores.runner.journal.records)
 
 
-def _scored(ground: Ground, desk: Desk, one: Ranked, seen: Mapping[str, tuple]) -> Scored:
-    shown = ground.policies[one.policy][0]
-    entries = [ground.library.entries[place] for slots in shown.alternatives for place in slots]
+def _row(context: SearchContext, scores: SearchRunner, one: Ranked, seen: Mapping[str, tuple]) -> Scored:
+    shown = context.policies[one.policy][0]
+    entries = [context.library.entries[place] for slots in shown.alternatives for place in slots]
     return Scored(
         policy=str(shown),
         functions=tuple(map(str, entries)),
@@ -216,7 +237,7 @@ def _scored(ground: Ground, desk: Desk, one: Ranked, seen: Mapping[str, tuple]) 
         high=one.high,
         area=one.area,
         in_top=one.in_top,
-        accuracy=desk.mean("accuracy", one.policy) or 0.0,  # which is there, as it has passed
-        fsim=desk.mean("fsim", one.policy),
+        accuracy=scores.mean("accuracy", one.policy) or 0.0,  # which is there, as it has passed
+        fsim=scores.mean("fsim", one.policy),
         confirmed=seen.get(str(one.policy), ()),
     )

@@ -35,7 +35,7 @@ class Recipe:
     weight_decay: float = 5e-4
 
 
-def semi_trained(
+def semi_trained_model(
     model: nn.Module,
     data: Batch,
     recipe: Recipe,
@@ -45,26 +45,26 @@ def semi_trained(
 ) -> nn.Module:
     """A trained copy of the model, on the CPU: out of the cache, or made and kept there."""
     trained = copy.deepcopy(model)
-    path = cached(model, data, recipe, seed)
+    path = cache_path(model, data, recipe, seed)
     if path.is_file():
         load_weights(trained, path)
         return trained.eval()
 
-    def told(epoch: int, loss: Tensor) -> None:
+    def report(epoch: int, loss: Tensor) -> None:
         if on_epoch is not None:
             on_epoch(epoch, recipe.epochs)
 
     settings = {k: v for k, v in asdict(recipe).items() if k != "share"}
     with one_thread():  # the same weights on any machine, as far as the CPU goes
-        fit(trained, data, **settings, seed=seed, device=device, on_epoch=told)
+        fit(trained, data, **settings, seed=seed, device=device, on_epoch=report)
     trained = trained.cpu()
     if not all(bool(torch.isfinite(x).all()) for x in trained.state_dict().values()):
-        raise ConfigError("--semi-rate: the semi-trained model has numbers that are not finite, give a lower rate")
+        raise ConfigError("the semi-trained model has numbers that are not finite, use a lower rate", key="semi_rate")
     _keep(trained, path)
     return trained
 
 
-def cached(model: nn.Module, data: Batch, recipe: Recipe, seed: int) -> Path:
+def cache_path(model: nn.Module, data: Batch, recipe: Recipe, seed: int) -> Path:
     """Where it lies, or will: under a hash of the start, the pictures, the recipe and the seed."""
     parts = [hash_model(model), hash_tensors(data._asdict()), repr(recipe), str(seed), repr(model)]
     return cache_folder() / "semi-trained" / f"{sha256('|'.join(parts).encode())[:32]}.safetensors"

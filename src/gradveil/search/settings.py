@@ -1,4 +1,4 @@
-"""What a search can be asked for, and whether it makes sense."""
+"""The settings of a search and their checks."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ RANGES = {  # both ends allowed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Search:
+class SearchSettings:
     """A search for policies (ATS, algorithm 1). The defaults are a small example; ATS tries 1,500 on 100 pictures.
 
-    >>> Search(candidates=1500, images=100).settings()["search"]["library"]
+    >>> SearchSettings(candidates=1500, images=100).to_tables()["search"]["library"]
     'ats-code'
     """
 
@@ -70,76 +70,67 @@ class Search:
     def recipe(self) -> Recipe:
         return Recipe(epochs=self.semi_epochs, share=self.semi_share, rate=self.semi_rate)
 
-    def settings(self) -> dict[str, Any]:
+    def to_tables(self) -> dict[str, Any]:
         """What config.toml says of it; the library is written out, since a file can change."""
-        plain = {name: getattr(self, name) for name in get_type_hints(Search)}
+        plain = {name: getattr(self, name) for name in get_type_hints(SearchSettings)}
         plain = {name: value for name, value in plain.items() if value is not None and name != "data_options"}
         entries = [str(entry) for entry in library_of(self.library).entries]
         return {"search": {**plain, "entries": entries, "data_options": dict(self.data_options)}}
 
 
-def checked(search: Search) -> tuple[ScenarioConfig, Library]:
+def check_settings(settings: SearchSettings) -> tuple[ScenarioConfig, Library]:
     """The scenario and the library that it speaks of; ConfigError if it cannot be done."""
-    kinds = get_type_hints(Search)
-    for name, value in ((name, getattr(search, name)) for name in kinds):
+    kinds = get_type_hints(SearchSettings)
+    for name, value in ((name, getattr(settings, name)) for name in kinds):
         if value is not None and name not in ("data_options", "model", "weights", "data"):
-            check(list(value) if isinstance(value, tuple) else value, kinds[name], _option(name))
+            check(list(value) if isinstance(value, tuple) else value, kinds[name], name)
     for name, (low, high) in RANGES.items():
-        if not low <= getattr(search, name) <= high:
-            raise ConfigError(f"{_option(name)}: must be between {low} and {high:,}, got {getattr(search, name):,}")
-    if search.score not in PRIVACY_SCORES:
-        raise unknown("score", search.score, PRIVACY_SCORES, "--score")
-    _check_numbers(search)
-    library = _library(search)
-    if search.top > (tried := min(search.candidates, space(library, search.length)) + len(search.include)):
-        raise ConfigError(f"--top: {search.top} of {tried} candidates, ask for fewer or try more with --candidates")
-    for text in search.include:
+        if not low <= getattr(settings, name) <= high:
+            raise ConfigError(f"must be between {low} and {high:,}, got {getattr(settings, name):,}", key=name)
+    if settings.score not in PRIVACY_SCORES:
+        raise unknown("score", settings.score, PRIVACY_SCORES)
+    _check_numbers(settings)
+    library = _library(settings)
+    if settings.top > (tried := min(settings.candidates, space(library, settings.length)) + len(settings.include)):
+        raise ConfigError(
+            f"must be at most {tried} (the candidates), got {settings.top}, or try more `candidates`", key="top"
+        )
+    for text in settings.include:
         _check_included(text, library)
-    return _scenario(search), library
+    return _scenario(settings), library
 
 
-def _check_numbers(search: Search) -> None:
-    shares = {"semi_share": search.semi_share, "fsim": search.fsim}
+def _check_numbers(settings: SearchSettings) -> None:
+    shares = {"semi_share": settings.semi_share, "fsim": settings.fsim}
     for name, value in shares.items():
         if value is not None and not 0 < value <= 1:
-            raise ConfigError(f"{_option(name)}: must be above 0 and at most 1, got {value}")
-    parse_threshold(search.threshold)
-    if not 0 < search.semi_rate <= 1000:
-        raise ConfigError(f"--semi-rate: must be above 0, got {search.semi_rate}")
-    if 0 < search.confirm < 4:
-        raise ConfigError(f"--confirm: a correlation needs 4 policies or more, got {search.confirm}; 0 leaves it out")
+            raise ConfigError(f"must be above 0 and at most 1, got {value}", key=name)
+    parse_threshold(settings.threshold)
+    if not 0 < settings.semi_rate <= 1000:
+        raise ConfigError(f"must be above 0, got {settings.semi_rate}", key="semi_rate")
+    if 0 < settings.confirm < 4:
+        raise ConfigError(f"must be 0 (none) or at least 4 (for a correlation), got {settings.confirm}", key="confirm")
 
 
-def _library(search: Search) -> Library:
+def _library(settings: SearchSettings) -> Library:
     try:
-        return library_of(search.library)
+        return library_of(settings.library)
     except ConfigError as error:
-        raise ConfigError(f"--library: {error}") from error
+        raise ConfigError(error.message, key="library") from error
 
 
 def _check_included(text: str, library: Library) -> None:
     try:
         policy = Policy.parse(text, library)
     except ConfigError as error:
-        raise ConfigError(f"--include: {error}") from error
+        raise ConfigError(error.message, key="include") from error
     if len(policy.alternatives) > 1:
-        raise ConfigError(f"--include: {text} is a hybrid, include its parts one by one")
+        raise ConfigError(f"{text} is a hybrid, include its parts one by one", key="include")
 
 
-def _scenario(search: Search) -> ScenarioConfig:
+def _scenario(settings: SearchSettings) -> ScenarioConfig:
     """Model and data, checked against the catalogues."""
-    named = {"model": search.model, "weights": search.weights, "data": search.data}
-    tables = {"scenario": {**named, "data_options": dict(search.data_options)}}
-
-    def where(key: str) -> str:
-        last = key.removeprefix("scenario.")
-        return (
-            "--data-option" + last.removeprefix("data_options").replace(".", ": ") if "options" in last else f"--{last}"
-        )
-
-    config: AuditConfig = from_tables(tables, where)
+    named = {"model": settings.model, "weights": settings.weights, "data": settings.data}
+    tables = {"scenario": {**named, "data_options": dict(settings.data_options)}}
+    config: AuditConfig = from_tables(tables, lambda key: key.removeprefix("scenario."))
     return config.scenario
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"

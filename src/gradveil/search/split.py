@@ -25,7 +25,7 @@ OFFERED = 100  # pictures of a round of the accuracy score, of which one per cla
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class SearchSplit:
     """Pictures [n, c, h, w] with labels [n, class]. `places` are their numbers in the data set, which name them."""
 
     scored: Batch
@@ -36,24 +36,25 @@ class Material:
     training: Batch  # of the semi-trained model
 
 
-def gather(
+def split_pictures(
     config: ScenarioConfig, dataset: Dataset, *, images: int, attacked: int, rounds: int, share: float, seed: Seed
-) -> Material:
+) -> SearchSplit:
     """Disjoint parts of a data set; training pictures come from its training split where it has one."""
     check_labels(dataset)
-    there = len(dataset)
-    if there < images + attacked + 1:
+    total = len(dataset)
+    if total < images + attacked + 1:
         raise ConfigError(
-            f"--images: {images} to score, {attacked} to attack and others to compare with are more than the {there} "
-            f"pictures of {dataset.name}, ask for fewer"
+            f"{images} pictures to score, {attacked} to attack and others to compare with are more than the {total} "
+            f"pictures of {dataset.name}, use fewer",
+            key="images",
         )
     backwards = evenly(dataset.targets.flip(0))
-    free = [there - 1 - place for place in backwards if there - 1 - place >= attacked]
+    free = [total - 1 - place for place in backwards if total - 1 - place >= attacked]
     scored, rest = free[:images], sorted(free[images:])
-    return Material(
-        scored=_taken(dataset, scored),
+    return SearchSplit(
+        scored=_take(dataset, scored),
         places=tuple(scored),
-        attacked=_taken(dataset, range(attacked)),
+        attacked=_take(dataset, range(attacked)),
         gallery=dataset.images[rest[:LARGEST_GALLERY]],
         rounds=_rounds(dataset, free, rounds, seed),
         training=_training(config, dataset, rest, share),
@@ -64,7 +65,7 @@ def check_labels(dataset: Dataset) -> None:
     """The gradients of several labels at once have no score in ATS."""
     if not bool(((dataset.targets == 0) | (dataset.targets == 1)).all() & (dataset.targets.sum(1) == 1).all()):
         raise ConfigError(
-            f"--data: {dataset.name} has pictures of several classes or none, a search needs one class each"
+            f"{dataset.name} has pictures of several classes or none, a search needs one class each", key="data"
         )
 
 
@@ -82,13 +83,13 @@ def _rounds(dataset: Dataset, free: list[int], rounds: int, seed: Seed) -> tuple
     """One picture of each class that is among a hundred, as in the authors' code."""
     picked = accuracy_rounds(dataset.targets[free], rounds, min(OFFERED, len(free)), seed, distinct_labels=True)
     places = [tuple(free[i] for i in some.tolist()) for some in picked]
-    return tuple((_taken(dataset, some), some) for some in places)
+    return tuple((_take(dataset, some), some) for some in places)
 
 
 def _training(config: ScenarioConfig, dataset: Dataset, rest: list[int], share: float) -> Batch:
     """A tenth of the training split, or of what is left where there is none; nothing if nothing is asked for."""
     if not share:
-        return _taken(dataset, [])
+        return _take(dataset, [])
     loader = DATASETS.get(config.data)
     options = dict(config.data_options)
     if loader is not None and "split" in options_of(loader) and options.get("split") != "train":
@@ -96,9 +97,9 @@ def _training(config: ScenarioConfig, dataset: Dataset, rest: list[int], share: 
         places = evenly(whole.targets)
     else:
         whole, places = dataset, [rest[i] for i in evenly(dataset.targets[rest])]
-    return _taken(whole, places[: max(1, round(share * len(places)))])
+    return _take(whole, places[: max(1, round(share * len(places)))])
 
 
-def _taken(dataset: Dataset, places: tuple[int, ...] | list[int] | range) -> Batch:
+def _take(dataset: Dataset, places: tuple[int, ...] | list[int] | range) -> Batch:
     at = torch.as_tensor(list(places), dtype=torch.long)
     return Batch(dataset.images[at], dataset.targets[at])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from gradveil.search.confirm import ATTACKERS
 from gradveil.search.correlation import Correlation
-from gradveil.search.outcome import Confirmed, Outcome, Scored
+from gradveil.search.outcome import Confirmed, Scored, SearchOutcome
 
 COLUMNS = (
     "policy",
@@ -22,7 +22,7 @@ COLUMNS = (
 )
 
 
-def rows(outcome: Outcome) -> list[list[str]]:
+def rows(outcome: SearchOutcome) -> list[list[str]]:
     """The best, what else was confirmed, the hybrid, and no defense."""
     found = [_scored(one) for one in (*outcome.policies, *outcome.others)]
     for label, seen in ((f"hybrid {outcome.hybrid}", outcome.hybrid_confirmed), ("undefended", outcome.undefended)):
@@ -34,8 +34,8 @@ def rows(outcome: Outcome) -> list[list[str]]:
 def _scored(one: Scored) -> list[str]:
     between = f"{one.low:.3f} to {one.high:.3f}"
     like = "-" if one.fsim is None else f"{one.fsim:.2f}"
-    told = [f"{one.privacy:.3f}", between, f"{one.in_top:.0%}", f"{one.accuracy:.2f}", like]
-    return [one.policy, " ".join(one.functions), *told, *_confirmed(one.confirmed)]
+    texts = [f"{one.privacy:.3f}", between, f"{one.in_top:.0%}", f"{one.accuracy:.2f}", like]
+    return [one.policy, " ".join(one.functions), *texts, *_confirmed(one.confirmed)]
 
 
 def _confirmed(seen: Iterable[Confirmed]) -> list[str]:
@@ -47,7 +47,7 @@ def _confirmed(seen: Iterable[Confirmed]) -> list[str]:
     return [*decibels, f"{worst.leaked} of {worst.pictures}"]
 
 
-def sentences(outcome: Outcome) -> Iterator[str]:
+def sentences(outcome: SearchOutcome) -> Iterator[str]:
     """What the table does not say."""
     left_out = f", {outcome.distorted} too unlike the picture" if outcome.distorted else ""
     failed = f", {outcome.failed} failed" if outcome.failed else ""
@@ -63,10 +63,10 @@ def sentences(outcome: Outcome) -> Iterator[str]:
     for found in outcome.validation:
         yield (
             f"score against {found.measure}, {found.attacker} attacker, {found.policies} policies: "
-            f"Pearson {_said(found.pearson)}, Spearman {_said(found.spearman)}: {found.said}"
+            f"Pearson {_describe(found.pearson)}, Spearman {_describe(found.spearman)}: {found.conclusion}"
         )
-    yield f"hybrid: {outcome.hybrid or 'none, no policy passed: give a lower --threshold'}"
+    yield f"hybrid: {outcome.hybrid or 'none, no policy passed: use a lower `threshold`'}"
 
 
-def _said(one: Correlation | None) -> str:
+def _describe(one: Correlation | None) -> str:
     return "unknown" if one is None else f"{one.value:+.2f} ({one.low:+.2f} to {one.high:+.2f})"

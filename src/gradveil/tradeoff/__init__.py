@@ -1,8 +1,7 @@
 """Accuracy against leakage: defenses trained and attacked alike, their front, and whether they beat noise."""
 
-from gradveil.tradeoff.outcome import Outcome, Point
-from gradveil.tradeoff.page import page
-from gradveil.tradeoff.settings import Study
-from gradveil.tradeoff.study import run
+from gradveil.tradeoff.outcome import Point, StudyOutcome
+from gradveil.tradeoff.settings import StudySettings
+from gradveil.tradeoff.study import tradeoff
 
-__all__ = ["Outcome", "Point", "Study", "page", "run"]
+__all__ = ["Point", "StudyOutcome", "StudySettings", "tradeoff"]

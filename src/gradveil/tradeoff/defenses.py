@@ -41,17 +41,17 @@ def candidates(texts: Sequence[str], scales: Sequence[float], random_policies: i
     for number in range(random_policies):
         choice = Choice(name="random-policy", options={"seed": number})
         found.append(Candidate(label=f"random-policy-{number}", choice=choice, role="random"))
-    asked = [_asked(choice) for text in texts for choice in strengths(text)]
-    kept: dict[str, Candidate] = {}
-    for one in (*found, *asked):
-        kept.setdefault(_identity(one.choice), one)
-    return tuple(_labelled(list(kept.values())))
+    requested = [_candidate(choice) for text in texts for choice in strengths(text)]
+    distinct: dict[str, Candidate] = {}
+    for one in (*found, *requested):
+        distinct.setdefault(_identity(one.choice), one)
+    return tuple(_number_labels(list(distinct.values())))
 
 
 def noise(scale: float) -> Candidate:
     """Gaussian noise of one scale."""
     if not (isinstance(scale, int | float) and 0 < scale < float("inf")):
-        raise ConfigError(f"--noise: {scale} is not a scale, take a number above 0")
+        raise ConfigError(f"must be a scale above 0, got {scale}", key="noise")
     choice = Choice(name=NOISE, options={"scale": float(scale)})
     return Candidate(label=label_of(choice), choice=choice, role="noise")
 
@@ -66,7 +66,7 @@ def strengths(text: str) -> list[Choice]:
     """
     name, colon, options = text.partition(":")
     if not colon:
-        return [parse_choice(text, "--defense", DEFENSES)]
+        return [parse_choice(text, "defenses", DEFENSES)]
     values: dict[str, list[str]] = {}
     key = fact_of(DEFENSES.get(name.strip()), "first_option", "")
     for part in split_outside(options, ","):
@@ -74,12 +74,12 @@ def strengths(text: str) -> list[Choice]:
         key = given.strip() if equals else key
         values.setdefault(key, []).append(value if equals else part)
     if "" in values:
-        return [parse_choice(text, "--defense", DEFENSES)]  # which says what is wrong with it
+        return [parse_choice(text, "defenses", DEFENSES)]  # which says what is wrong with it
     each = product(*([f"{key}={value}" for value in some] for key, some in values.items()))
-    return [parse_choice(f"{name}:{','.join(pairs)}", "--defense", DEFENSES) for pairs in each]
+    return [parse_choice(f"{name}:{','.join(pairs)}", "defenses", DEFENSES) for pairs in each]
 
 
-def _asked(choice: Choice) -> Candidate:
+def _candidate(choice: Choice) -> Candidate:
     role: Role = "none" if choice.name == "none" else "noise" if _is_noise(choice) else "defense"
     return Candidate(label=label_of(choice), choice=choice, role=role)
 
@@ -90,11 +90,11 @@ def _is_noise(choice: Choice) -> bool:
 
 def _identity(choice: Choice) -> str:
     if choice.name not in DEFENSES:
-        raise unknown("defense", choice.name, DEFENSES, "--defense")
+        raise unknown("defense", choice.name, DEFENSES, "defenses")
     return f"{choice.name} {sorted(complete(DEFENSES[choice.name], choice.options).items())!r}"
 
 
-def _labelled(found: Sequence[Candidate]) -> Iterator[Candidate]:
+def _number_labels(found: Sequence[Candidate]) -> Iterator[Candidate]:
     """Labels name folders and files: two that are the same get numbers."""
     seen: dict[str, int] = {}
     for one in found:

@@ -24,7 +24,7 @@ class Between:
     high: float | None
     count: int
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**vars(self)}
 
 

@@ -46,9 +46,9 @@ class Leakage:
     broken: str = ""  # why these numbers say nothing
     flags: tuple[str, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         plain = {key: value for key, value in vars(self).items() if key not in ("values", "measures")}
-        return {**plain, "measures": {name: value.as_json() for name, value in self.measures.items()}}
+        return {**plain, "measures": {name: value.to_json() for name, value in self.measures.items()}}
 
 
 def read_leakage(folder: Path) -> Leakage:

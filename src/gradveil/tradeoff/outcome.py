@@ -25,10 +25,11 @@ class Against:
     accuracy: Between  # over the same trainings
     leakage: Between  # over the same pictures, in the measure of the study
     standing: Standing
-    said: str
+    conclusion: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self), "accuracy": self.accuracy.as_json(), "leakage": self.leakage.as_json()}
+    def to_json(self) -> dict[str, Any]:
+        plain = {key: value for key, value in vars(self).items() if key != "conclusion"} | {"said": self.conclusion}
+        return {**plain, "accuracy": self.accuracy.to_json(), "leakage": self.leakage.to_json()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +68,7 @@ class Point:
         """Little leakage means something only if the attacks were fit to find it, and knew the defense."""
         return self.measured and self.verdict in ("leaks", "no leak found")
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "label": self.label,
             "defense": {"name": self.candidate.choice.name, **self.candidate.choice.options},
@@ -76,10 +77,10 @@ class Point:
             "failed": self.failed,
             "missing": self.missing,
             "accuracies": {str(number): value for number, value in self.accuracies.items()},
-            "accuracy": self.accuracy and self.accuracy.as_json(),
-            "cost": self.cost and self.cost.as_json(),
-            "leakage": self.leakage and self.leakage.as_json(),
-            "against_noise": self.against and self.against.as_json(),
+            "accuracy": self.accuracy and self.accuracy.to_json(),
+            "cost": self.cost and self.cost.to_json(),
+            "leakage": self.leakage and self.leakage.to_json(),
+            "against_noise": self.against and self.against.to_json(),
             "on_front": self.on_front,
             "curve": {str(number): value for number, value in self.curve.items()},
             "notes": list(self.notes),
@@ -87,7 +88,7 @@ class Point:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class StudyOutcome:
     """All points, baselines first."""
 
     settings: Mapping[str, Any]
@@ -103,18 +104,18 @@ class Outcome:
     def point(self, label: str) -> Point:
         return next(point for point in self.points if point.label == label)
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {
             "schema": SCHEMA,
             "settings": dict(self.settings),
             "provenance": dict(self.provenance),
             "measure": self.measure,
-            "points": [point.as_json() for point in self.points],
+            "points": [point.to_json() for point in self.points],
             "front": list(self.front),
             "flags": list(self.flags),
         }
 
     def write(self, path: str | Path) -> None:
-        content = json.dumps(self.as_json(), indent=2, allow_nan=False) + "\n"
+        content = json.dumps(self.to_json(), indent=2, allow_nan=False) + "\n"
         with private_files():
             write_whole(Path(path), content.encode())

@@ -17,7 +17,7 @@ from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart
 from gradveil.tradeoff.defenses import Role
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.measured import measure_facts
-from gradveil.tradeoff.outcome import Outcome, Point
+from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.points import FLAGS
 from gradveil.tradeoff.settings import LEAKED
 from gradveil.tradeoff.summary import between, columns, headline, row
@@ -27,12 +27,12 @@ NARROW = 440
 SHAPES: dict[Role, Shape] = {"none": "square", "noise": "diamond", "random": "triangle", "defense": "circle"}
 
 
-def page(outcome: Outcome, path: str | Path) -> Path:
+def write_study_page(outcome: StudyOutcome, path: str | Path) -> Path:
     """One file without scripts or network. Pictures are in the reports of the single points, not here."""
     content = {
         "outcome": outcome,
         "settings": outcome.settings,
-        "told": {name.replace("_", " "): told(value) for name, value in outcome.settings.items()},
+        "described": {name.replace("_", " "): describe(value) for name, value in outcome.settings.items()},
         "headline": headline(outcome),
         "columns": columns(outcome),
         "rows": [(point, row(point, outcome.measure)) for point in outcome.points],
@@ -52,10 +52,10 @@ def page(outcome: Outcome, path: str | Path) -> Path:
     return Path(path)
 
 
-def told(value: Any) -> str:
+def describe(value: Any) -> str:
     """A setting for readers: lists without brackets, and a dash for what was not given.
 
-    >>> told(("a", "b")), told({"size": 16}), told(()), told(0)
+    >>> describe(("a", "b")), describe({"size": 16}), describe(()), describe(0)
     ('a, b', 'size=16', '-', '0')
     """
     if isinstance(value, Mapping):
@@ -63,7 +63,7 @@ def told(value: Any) -> str:
     return (", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)) or "-"
 
 
-def charts(outcome: Outcome) -> Iterator[TradeoffChart | Chart]:
+def charts(outcome: StudyOutcome) -> Iterator[TradeoffChart | Chart]:
     if outcome.measure != LEAKED:
         yield replace(plot(outcome, LEAKED), title="Accuracy against the share of pictures that leaked")
     curves = [point for point in outcome.points if len(point.curve) > 1]
@@ -81,7 +81,7 @@ def _curves(points: Sequence[Point]) -> list[Series]:
     return series
 
 
-def plot(outcome: Outcome, measure: str) -> TradeoffChart:
+def plot(outcome: StudyOutcome, measure: str) -> TradeoffChart:
     noise = [point for point in outcome.points if point.candidate.role in ("none", "noise")]
     points = [point for point in outcome.points if point.measured]
     shown = f"{measure_facts(measure).heading}{above(points, measure)}"
@@ -119,7 +119,7 @@ def mark(point: Point, measure: str) -> Mark:
     assert point.leakage is not None
     value = point.leakage.measures[measure]
     most = highest(measure)
-    said = f"{between(value, 2)}, accuracy {between(point.accuracy, 1, 100)} %, {point.verdict}"
+    text = f"{between(value, 2)}, accuracy {between(point.accuracy, 1, 100)} %, {point.verdict}"
     return Mark(
         label=point.label,
         group=point.candidate.choice.name,
@@ -130,7 +130,7 @@ def mark(point: Point, measure: str) -> Mark:
         up=_ends(point.accuracy),
         believed=point.believed,
         ahead=point.on_front,
-        said=f"{point.label}: {said}",
+        said=f"{point.label}: {text}",
     )
 
 

@@ -13,7 +13,7 @@ from gradveil.tradeoff.front import Place, front
 from gradveil.tradeoff.matching import matched_scale
 from gradveil.tradeoff.measured import Leakage, measure_facts
 from gradveil.tradeoff.outcome import Against, Point, Standing
-from gradveil.tradeoff.settings import Study
+from gradveil.tradeoff.settings import StudySettings
 
 SAME = 0.02  # of the accuracy: what is further apart is not called the same
 FEWEST = {"few-seeds": 3, "one-attacked-training": 2, "single-stage": 2, "few-random-policies": 10, "few-pictures": 100}
@@ -27,20 +27,20 @@ FLAGS = {
 }
 
 
-def flags_of(study: Study, points: Sequence[Point]) -> tuple[str, ...]:
-    there = {
+def flags_of(study: StudySettings, points: Sequence[Point]) -> tuple[str, ...]:
+    counts = {
         "few-seeds": study.seeds,
         "one-attacked-training": study.attacked_seeds,
         "single-stage": len(study.attacked_rounds()),
         "few-random-policies": study.random_policies,
         "few-pictures": study.images * study.victim_batch * study.attacked_seeds,
     }
-    raised = [name for name, least in FEWEST.items() if there[name] < least]
+    raised = [name for name, least in FEWEST.items() if counts[name] < least]
     return tuple(raised + (["unfinished"] if any(point.missing for point in points) else []))
 
 
 def points_of(
-    study: Study,
+    study: StudySettings,
     candidates: Sequence[Candidate],
     trainings: Mapping[str, Mapping[int, Record]],
     audits: Mapping[str, Leakage | str],
@@ -54,7 +54,7 @@ def points_of(
     return tuple(replace(point, on_front=point.label in on_front) for point in found)
 
 
-def _point(study: Study, one: Candidate, records: Mapping[int, Record], audit: Leakage | str | None) -> Point:
+def _point(study: StudySettings, one: Candidate, records: Mapping[int, Record], audit: Leakage | str | None) -> Point:
     bad = [record for record in records.values() if record.status == "failed"]
     sound = {number: records[number].scores["accuracy"] for number in sorted(records) if records[number].scores}
     failed = f"{len(bad)} of {study.seeds} trainings failed: {bad[0].reason}" if bad else ""
@@ -104,7 +104,7 @@ def noise_accuracies(points: Sequence[Point]) -> dict[float, float]:
     return {point.candidate.scale: point.accuracy.mean for point in sound if point.accuracy is not None}
 
 
-def _with_noise(study: Study, point: Point, points: Sequence[Point]) -> Point:
+def _with_noise(study: StudySettings, point: Point, points: Sequence[Point]) -> Point:
     """Compared with the strongest noise that keeps its accuracy."""
     if not point.measured or point.candidate.role in ("none", "noise"):
         return point
@@ -123,7 +123,7 @@ def against(point: Point, noise: Point, measure: str) -> Against:
     leakage = of_pictures(differences(point.leakage.values[measure], noise.leakage.values[measure]))
     standing = _standing(accuracy, leakage, measure)
     return Against(noise=noise.label, accuracy=accuracy, leakage=leakage, standing=standing,
-                   said=_said(point, noise, accuracy, standing))  # fmt: skip
+                   conclusion=_conclusion(point, noise, accuracy, standing))  # fmt: skip
 
 
 def _standing(accuracy: Between, leakage: Between, measure: str) -> Standing:
@@ -134,7 +134,7 @@ def _standing(accuracy: Between, leakage: Between, measure: str) -> Standing:
     return "leaks more" if (leakage.low > 0) == measure_facts(measure).more_is_leakier else "leaks less"
 
 
-def _said(point: Point, noise: Point, accuracy: Between, standing: Standing) -> str:
+def _conclusion(point: Point, noise: Point, accuracy: Between, standing: Standing) -> str:
     against = "no defense at all" if noise.candidate.role == "none" else f"noise of scale {noise.candidate.scale:g}"
     if standing == "no such noise":
         if accuracy.mean > 0:
@@ -142,9 +142,9 @@ def _said(point: Point, noise: Point, accuracy: Between, standing: Standing) -> 
         return (
             f"{against} is the strongest tried that keeps the accuracy, and is {-100 * accuracy.mean:.1f} points above"
         )
-    said = {
+    text = {
         "leaks less": f"leaks less than {against}, at the same accuracy",
         "leaks more": f"leaks more than {against}, at the same accuracy",
         "not told apart": f"cannot be told apart from {against}, at the same accuracy",
     }[standing]
-    return said if point.believed else f"{said}; but its own verdict is {point.verdict}"
+    return text if point.believed else f"{text}; but its own verdict is {point.verdict}"

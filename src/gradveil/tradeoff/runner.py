@@ -1,119 +1,113 @@
-"""Where trainings become records and models, and models become audits. What is there already is not done again."""
+"""From candidates to trained models, and from models to audits. What is there already is not done again."""
 
 from __future__ import annotations
 
 import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors.torch import save
 
-from gradveil.audit.trial import told
+from gradveil.audit.trial import describe
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.experiment.journal import Journal
-from gradveil.experiment.parallel.pool import Fanout
-from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.progress import Silent
 from gradveil.experiment.record import Record
+from gradveil.experiment.runner import Runner
 from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.leakage import Auditor, is_concluded, weights_file
 from gradveil.tradeoff.measured import Leakage, read_leakage
-from gradveil.tradeoff.training import KEY, Taught, Trainer, Training, record_of
+from gradveil.tradeoff.training import KEY, Trainer, Training, TrainingResult, record_of
 
 AUDIT = "audit"
 
 
 @dataclass(kw_only=True)
-class Desk:
-    """One study's way from candidates to records. After `until`, on the monotonic clock, nothing new is begun."""
+class StudyRunner:
+    """Trains and attacks the candidates of a study. After `until`, on the monotonic clock, nothing new is begun."""
 
+    runner: Runner
     points: Path  # folder of the audits
-    journal: Journal
-    fanout: Fanout
-    progress: Progress
     trainer: Trainer
     auditor: Auditor
     until: float = float("inf")
-    done: dict[str, Record] = field(init=False)
-    told: int = field(init=False, default=0)  # trainings and audits whose end the progress has heard of
-
-    def __post_init__(self) -> None:
-        self.done = {record.key: record for record in self.journal.records}
+    finished: int = 0  # trainings and audits that the progress has seen end
 
     @property
     def late(self) -> bool:
         return time.monotonic() >= self.until
 
     def expect(self, candidates: Sequence[Candidate]) -> None:
-        """Tell the progress what is still to be done for these, beside what it has heard of already."""
-        audits = sum(f"{AUDIT}/{one.label}" not in self.done for one in candidates)
-        self.progress.begin(self.told + len(self.untrained(candidates, range(self.trainer.study.seeds))) + audits)
+        """Tell the progress what is still to be done for these, beside what it has seen end already."""
+        audits = sum(f"{AUDIT}/{one.label}" not in self.runner.done for one in candidates)
+        missing = self.missing(candidates, range(self.trainer.study.seeds))
+        self.runner.progress.begin(self.finished + len(missing) + audits)
 
-    def untrained(self, candidates: Sequence[Candidate], numbers: range) -> list[Training]:
+    def missing(self, candidates: Sequence[Candidate], numbers: range) -> list[Training]:
         jobs = [Training(candidate=one, number=number) for number in numbers for one in candidates]
-        return [job for job in jobs if job.key not in self.done]
+        return [job for job in jobs if job.key not in self.runner.done]
 
     def train(self, candidates: Sequence[Candidate], numbers: range) -> None:
         """Every candidate with every seed of these, one seed after the other, so that time cut short is shared."""
-        missing = self.untrained(candidates, numbers)
+        missing, progress = self.missing(candidates, numbers), self.runner.progress
         if not missing or self.late:
             return
-        self.progress.start(f"training 1 of {len(missing)}", 1)  # no name: workers end in any order
-        for place, (job, taught) in enumerate(self.fanout.each(self.trainer, missing, _gave_up), start=1):
-            self.keep(job, taught)
-            self.ended(taught.reason)
+        progress.start(f"training 1 of {len(missing)}", 1)  # no name: workers end in any order
+        for place, (job, result) in enumerate(self.runner.each(self.trainer, missing, _give_up), start=1):
+            self.keep(job, result)
+            self.finish(result.reason)
             if self.late or place == len(missing):
                 return
-            self.progress.start(f"training {place + 1} of {len(missing)}", 1)
+            progress.start(f"training {place + 1} of {len(missing)}", 1)
 
-    def ended(self, reason: str) -> None:
-        self.told += 1
-        self.progress.done(1, int(bool(reason)))
+    def finish(self, reason: str) -> None:
+        self.finished += 1
+        self.runner.progress.done(1, int(bool(reason)))
 
-    def keep(self, job: Training, taught: Taught) -> None:
+    def keep(self, job: Training, result: TrainingResult) -> None:
         """Models before the record, so that no record speaks of a model that is not there."""
-        for stage, weights in taught.weights.items():
-            write_whole(self.auditor.weights / weights_file(job.candidate, job.number, stage), save(dict(weights)))
-        self.append(record_of(job, taught, self.trainer.study.federation(job.number).seed))
 
-    def append(self, record: Record) -> None:
-        self.journal.append(record)
-        self.done[record.key] = record
+        def write_models() -> None:
+            for stage, weights in result.weights.items():
+                write_whole(self.auditor.weights / weights_file(job.candidate, job.number, stage), save(dict(weights)))
+
+        seed = self.trainer.study.federation(job.number).seed
+        self.runner.keep([record_of(job, result, seed)], write_models)
 
     def audit(self, candidates: Sequence[Candidate]) -> None:
         """Those whose attacked models are there; who failed to train is not attacked."""
         for one in candidates:
             key = f"{AUDIT}/{one.label}"
-            if self.late or key in self.done or not self.is_trained(one):
+            if self.late or key in self.runner.done or not self.is_trained(one):
                 continue
-            self.progress.start(f"attack {one.label}", self.trainer.study.images)
-            reason = self.audited(one)
-            self.append(_audit_record(key, one, reason))
-            self.ended(reason)
+            self.runner.progress.start(f"attack {one.label}", self.trainer.study.images)
+            reason = self.attack(one)
+            self.runner.keep([_audit_record(key, one, reason)])
+            self.finish(reason)
 
-    def audited(self, one: Candidate) -> str:
-        """Why it failed, or nothing."""
+    def attack(self, one: Candidate) -> str:
+        """Audit one candidate; why that failed, or nothing."""
         try:
             self.auditor(one, self.points / one.label, Silent())
         except (ConfigError, RuntimeError, ValueError) as error:
-            return told(error)
+            return describe(error)
         return ""
 
     def is_trained(self, one: Candidate) -> bool:
         keys = [Training(candidate=one, number=k).key for k in range(self.trainer.study.attacked_seeds)]
-        return all(key in self.done and self.done[key].status == "ok" for key in keys)
+        return all(key in self.runner.done and self.runner.done[key].status == "ok" for key in keys)
 
     def trainings(self) -> Mapping[str, Mapping[int, Record]]:
         found: dict[str, dict[int, Record]] = defaultdict(dict)
-        for record in self.done.values():
+        for record in self.runner.done.values():
             if record.scenario == KEY:
                 found[record.defense][record.example] = record
         return found
 
     def audits(self) -> dict[str, Leakage | str]:
-        records = [record for record in self.done.values() if record.scenario == AUDIT]
+        records = [record for record in self.runner.done.values() if record.scenario == AUDIT]
         return {record.defense: self.read(record) for record in records}
 
     def read(self, record: Record) -> Leakage | str:
@@ -125,8 +119,8 @@ class Desk:
         return read_leakage(folder)
 
 
-def _gave_up(job: Training, why: str) -> Taught:
-    return Taught(scores={}, weights={}, seconds=0.0, reason=why)
+def _give_up(job: Training, why: str) -> TrainingResult:
+    return TrainingResult(scores={}, weights={}, seconds=0.0, reason=why)
 
 
 def _audit_record(key: str, one: Candidate, reason: str) -> Record:

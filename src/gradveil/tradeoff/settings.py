@@ -1,4 +1,4 @@
-"""What a study of accuracy against leakage can be asked for, and whether it makes sense."""
+"""The settings of a study of accuracy against leakage, and their checks."""
 
 from __future__ import annotations
 
@@ -40,10 +40,11 @@ FREE = ("data_options", "defenses", "attacks", "stages", "noise", "metrics")  # 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Study:
+class StudySettings:
     """Defenses by what they cost in accuracy and what they still leak, at the same training. The defaults are small.
 
-    >>> [one.label for one in Study(defenses=("prune:ratio=0.9",), random_policies=1, noise=(0.01,)).candidates()]
+    >>> settings = StudySettings(defenses=("prune:ratio=0.9",), random_policies=1, noise=(0.01,))
+    >>> [one.label for one in settings.candidates()]
     ['none', 'gaussian-0.01', 'random-policy-0', 'prune-0.9']
     """
 
@@ -77,7 +78,7 @@ class Study:
     random_policies: int = 1  # the baseline of policies
     seed: int = 0
 
-    def settings(self) -> dict[str, Any]:
+    def to_tables(self) -> dict[str, Any]:
         """What config.toml says of it."""
         plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "data_options"}
         return {"tradeoff": {**plain, "data_options": self.options()}}
@@ -103,8 +104,8 @@ class Study:
 
     def audit_config(self, candidate: Candidate) -> AuditConfig:
         """The audit of one defense, its budget spent; scenarios are made from the trained models."""
-        asked = self.attacks or ((QUICK,) if self.budget == "quick" else ("autoattack",))
-        chosen = {label: {"name": c.name, **c.options} for label, c in parse_choices(asked, "--attack").items()}
+        chosen = self.attacks or ((QUICK,) if self.budget == "quick" else ("autoattack",))
+        attacks = {label: {"name": c.name, **c.options} for label, c in parse_choices(chosen, "attacks").items()}
         return from_tables(
             {
                 "seed": self.seed,
@@ -120,47 +121,40 @@ class Study:
                     "batchnorm": self.batchnorm,
                 },
                 "defense": {candidate.label: {"name": candidate.choice.name, **candidate.choice.options}},
-                "attack": chosen,
+                "attack": attacks,
             },
-            _where,
+            _own_key,
         )
 
 
-OPTIONS = {"scenario.data_options": "--data-option", "scenario.data": "--data", "scenario.model": "--model",
-           "scenario.images": "--images", "scenario.batch_size": "--victim-batch", "defense": "--defense",
-           "attack": "--attack", "metrics": "--metric", "lpips_weights": "--lpips-weights"}  # fmt: skip
+def _own_key(key: str) -> str:
+    """The setting of a study that a key of its audits comes from."""
+    head, _, rest = key.removeprefix("scenario.").partition(".")
+    head = {"batch_size": "victim_batch", "defense": "defenses", "attack": "attacks"}.get(head, head)
+    return f"{head}.{rest}" if rest else head
 
 
-def _where(key: str) -> str:
-    known = next((name for name in OPTIONS if key == name or key.startswith(f"{name}.")), "")
-    rest = key[len(known) :].lstrip(".")
-    return f"{OPTIONS[known]}: {rest}" if known and rest else OPTIONS.get(known, key)
-
-
-def option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def checked(study: Study) -> tuple[Candidate, ...]:
+def check_settings(study: StudySettings) -> tuple[Candidate, ...]:
     """The defenses that it speaks of; ConfigError if it cannot be done. Loads nothing."""
-    kinds = get_type_hints(Study)
+    kinds = get_type_hints(StudySettings)
     for name in (name for name in kinds if name not in FREE):
-        check(getattr(study, name), kinds[name], option(name))
+        check(getattr(study, name), kinds[name], name)
     for name, (low, high) in RANGES.items():
         if not low <= getattr(study, name) <= high:
-            raise ConfigError(f"{option(name)}: must be between {low} and {high:,}, got {getattr(study, name):,}")
+            raise ConfigError(f"must be between {low} and {high:,}, got {getattr(study, name):,}", key=name)
     _check_stages(study)
     if study.attacked_seeds > study.seeds:
-        raise ConfigError(f"--attacked-seeds: {study.attacked_seeds} of {study.seeds} trainings, ask for fewer")
+        at_most = f"must be at most {study.seeds} (`seeds`)"
+        raise ConfigError(f"{at_most}, got {study.attacked_seeds}", key="attacked_seeds")
     _check_metrics(study)
-    _federation(study)
+    study.federation(0)
     found = study.candidates()
     for candidate in found:
         study.audit_config(candidate)
     return found
 
 
-def _check_metrics(study: Study) -> None:
+def _check_metrics(study: StudySettings) -> None:
     names = [parse_choice(text, "metrics").name for text in study.metrics]
     if study.measure not in (LEAKED, *names):
         got = f"must be {LEAKED} or one of the metrics ({', '.join(names)}), got {study.measure!r}"
@@ -176,18 +170,11 @@ def _check_metrics(study: Study) -> None:
                 raise ConfigError(f"{name} needs {what}, which a study does not take, leave it out", key="metrics")
 
 
-def _federation(study: Study) -> None:
-    try:
-        study.federation(0)
-    except ConfigError as error:
-        raise ConfigError(f"--{error}") from error
-
-
-def _check_stages(study: Study) -> None:
+def _check_stages(study: StudySettings) -> None:
     shares = study.stages
     if not shares or not all(isinstance(share, int | float) and 0 <= share <= 1 for share in shares):
-        raise ConfigError(f"--stage: must be shares of the training from 0 to 1, got {list(shares)}")
+        raise ConfigError(f"must be shares of the training from 0 to 1, got {list(shares)}", key="stages")
     if not study.noise:
-        raise ConfigError("--noise: a comparison needs noise of at least one scale, give one")
+        raise ConfigError("a comparison needs noise of at least one scale, got none", key="noise")
     for scale in study.noise:
         noise(scale)

@@ -26,7 +26,7 @@ EVERY = 5  # where a data set has no test split, every fifth picture validates
 
 
 @dataclass(frozen=True, kw_only=True)
-class Material:
+class StudySplit:
     """The data of a study. `dataset` is the training part, with the constants that models ask for."""
 
     dataset: Dataset
@@ -50,49 +50,49 @@ class Victims:
     places: Tensor  # in the training pictures
 
 
-def gather(config: ScenarioConfig) -> Material:
+def split_pictures(config: ScenarioConfig) -> StudySplit:
     """Training and validation pictures, by the data set's own split where it has one."""
     options, loader = dict(config.data_options), DATASETS.get(config.data)
     if loader is not None and "split" in options_of(loader):
         whole = data.load(config.data, **{**options, "split": "train"})
         other = data.load(config.data, **{**options, "split": "test"})
-        return Material(dataset=whole, validation=Batch(other.images, other.targets))
+        return StudySplit(dataset=whole, validation=Batch(other.images, other.targets))
     whole = data.load(config.data, **options)
     validates = torch.arange(len(whole)) % EVERY == EVERY - 1
     if not validates.any():
-        raise ConfigError(f"--data: {len(whole)} pictures are too few to train on and to validate, give more")
-    kept = {"images": whole.images[~validates], "targets": whole.targets[~validates]}
+        raise ConfigError(f"{len(whole)} pictures are too few to train on and to validate, use more", key="data")
+    training = {"images": whole.images[~validates], "targets": whole.targets[~validates]}
     same = {name: getattr(whole, name) for name in ("name", "class_names", "mean", "std", "loss")}
-    return Material(
-        dataset=Dataset(**kept, **same), validation=Batch(whole.images[validates], whole.targets[validates])
+    return StudySplit(
+        dataset=Dataset(**training, **same), validation=Batch(whole.images[validates], whole.targets[validates])
     )
 
 
-def victims(material: Material, federation: Federation, count: int, size: int) -> Victims:
+def choose_victims(split: StudySplit, federation: Federation, count: int, size: int) -> Victims:
     """`count` times `size` pictures of the clients' own, from every client in turn."""
-    shares = partition(material.dataset.targets, federation)
-    taken = dict(list(_dealt(shares, federation.names, size))[:count])
-    if len(taken) < count:
+    shares = partition(split.dataset.targets, federation)
+    found = dict(list(_deal(shares, federation.names, size))[:count])
+    if len(found) < count:
         raise ConfigError(
-            f"--images: {count} victims with {size} pictures each are not there, the clients have {len(taken)}, "
-            "ask for fewer"
+            f"must be at most {len(found)} (the victims with {size} pictures that the clients have), got {count}",
+            key="images",
         )
-    places = torch.stack(list(taken.values()))
-    private = Batch(material.dataset.images[places], material.dataset.targets[places])
-    return Victims(private=private, names=tuple(taken), places=places)
+    places = torch.stack(list(found.values()))
+    private = Batch(split.dataset.images[places], split.dataset.targets[places])
+    return Victims(private=private, names=tuple(found), places=places)
 
 
-def gallery(material: Material, hidden: Sequence[Victims]) -> Tensor:
+def choose_gallery(split: StudySplit, hidden: Sequence[Victims]) -> Tensor:
     """Pictures that a victim is sought among: no victim of any training."""
-    others = torch.ones(len(material.dataset), dtype=torch.bool)
+    others = torch.ones(len(split.dataset), dtype=torch.bool)
     for some in hidden:
         others[some.places.flatten()] = False
     if not others.any():
-        raise ConfigError("--images: every picture is a victim and none is left to compare with, ask for fewer")
-    return material.dataset.images[others][:LARGEST_GALLERY]
+        raise ConfigError("every picture is a victim and none is left to compare with, use fewer", key="images")
+    return split.dataset.images[others][:LARGEST_GALLERY]
 
 
-def _dealt(shares: tuple[Tensor, ...], names: tuple[str, ...], size: int) -> Iterator[tuple[str, Tensor]]:
+def _deal(shares: tuple[Tensor, ...], names: tuple[str, ...], size: int) -> Iterator[tuple[str, Tensor]]:
     """The first pictures of every client, then the next of every client, as long as they last."""
     for turn in range(max(map(len, shares)) // size):
         for name, share in zip(names, shares, strict=True):

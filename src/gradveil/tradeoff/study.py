@@ -6,8 +6,9 @@ train every defense with the same seeds -> attack the models of that training on
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,145 +16,171 @@ from typing import Any
 import torch
 from torch import nn
 
-from gradveil.audit.runner import fanout_of
 from gradveil.config.build import model_of
-from gradveil.core import toml
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
-from gradveil.core.files import private_files
 from gradveil.core.hashes import hash_models
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
+from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import REPORT, RunFolder
-from gradveil.experiment.journal import Journal
-from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.parallel.pool import Pool
+from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
+from gradveil.experiment.runner import Runner
 from gradveil.tradeoff.defenses import Candidate, noise
 from gradveil.tradeoff.front import front
 from gradveil.tradeoff.leakage import Auditor
 from gradveil.tradeoff.matching import next_scale
-from gradveil.tradeoff.outcome import Outcome, Point
+from gradveil.tradeoff.outcome import Point, StudyOutcome
+from gradveil.tradeoff.page import write_study_page
 from gradveil.tradeoff.points import flags_of, noise_accuracies, place, points_of
-from gradveil.tradeoff.runner import Desk
-from gradveil.tradeoff.settings import Study, checked
-from gradveil.tradeoff.split import Material, gather
+from gradveil.tradeoff.runner import StudyRunner
+from gradveil.tradeoff.settings import StudySettings, check_settings
+from gradveil.tradeoff.split import StudySplit, split_pictures
 from gradveil.tradeoff.training import Trainer
 
 STUDY, POINTS, MODELS, UNFINISHED, RESULT = "study", "points", "models", "unfinished", "tradeoff.json"
 OURS = {STUDY, POINTS, MODELS, UNFINISHED, RESULT, REPORT}
-TOLD = ("gradveil", "torch", "precision", "model_sha256", "data_sha256", "config_sha256")
 
 
-def run(
-    study: Study,
+class StudyFolder(RunFolder):
+    """The study's own journal is in `study`; beside it are its audits in `points`, its `models` and its results."""
+
+    results = "trainings and audits"
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path / STUDY)
+
+    @property
+    def shown(self) -> Path:
+        return self.path.parent
+
+    def check(self, config: str, provenance: Mapping[str, Any]) -> None:
+        check_outer_folder(self.shown)
+        super().check(config, provenance)
+
+    def create(self) -> None:
+        super().create()
+        for name in (POINTS, MODELS):
+            (self.shown / name).mkdir(exist_ok=True)
+
+
+def check_outer_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything else."""
+    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
+        raise ConfigError(f"{folder}: not a folder, choose another `folder`")
+    names = {path.name.removesuffix(".part") for path in folder.iterdir()} if folder.exists() else set()
+    if names - OURS or (names and STUDY not in names):
+        raise ConfigError(f"{folder}: exists and is not the folder of a study, choose another `folder`")
+
+
+def tradeoff(
+    settings: StudySettings,
     folder: str | Path,
+    *,
     compute: Compute = Compute(),
     progress: Progress | None = None,
     seconds: float | None = None,
-) -> Outcome:
-    """Run what is missing of the study in `folder`, and write tradeoff.json there.
+) -> StudyOutcome:
+    """Accuracy against leakage: train and attack a model under many defenses. Goes on with what is in `folder`.
 
-    After `seconds` nothing new is begun; the points that are there by then are told, and the same call goes on.
+    settings: model, data, defenses, training and attacks; see `StudySettings`.
+    folder: where the models, the audits, tradeoff.json and report.html go.
+    compute: device and precision; `workers` processes or a Ray cluster do the trainings and attacks.
+    progress: what shows how far the study is; nothing by default.
+    seconds: after this time no new training or attack is started; call again to resume. No limit by default.
     """
-    until = float("inf") if seconds is None else time.monotonic() + seconds
-    candidates = checked(study)
-    fanout_of(compute).check(compute.device)
-    _check_folder(Path(folder))
-    material, models = prepared(study)
-    check_defenses(study, candidates, material, models[0])
-    config = toml.dump(study.settings())
-    origin = _origin(study, config, material, models, compute)
-    home = RunFolder(Path(folder) / STUDY)
-    home.check(config, origin)
-    with private_files(), home.told_if_full():
-        home.create()
-        for name in (POINTS, MODELS):
-            (Path(folder) / name).mkdir(exist_ok=True)
-        with Journal(home.journal) as journal, compute.active(), fanout_of(compute).held():
-            home.prepare(config, origin)
-            desk = _desk(study, Path(folder), journal, compute, progress or Silent(), material, models)
-            desk.until = until
-            found = _found(study, candidates, desk)
-        home.finish()
-    outcome = replace(found, provenance={key: origin[key] for key in TOLD})
-    outcome.write(Path(folder) / RESULT)
-    return outcome
+    return run(Study(settings, seconds), folder, compute, progress)
 
 
-def prepared(study: Study) -> tuple[Material, tuple[nn.Module, ...]]:
+class Study(Experiment[StudyOutcome]):
+    """A study of accuracy against leakage on the way that all experiments go."""
+
+    folder_type = StudyFolder
+    split: StudySplit
+    models: tuple[nn.Module, ...]  # untrained, one for each seed
+
+    def __init__(self, settings: StudySettings, seconds: float | None = None) -> None:
+        self.settings = settings
+        self.until = math.inf if seconds is None else time.monotonic() + seconds
+        self.compute = Compute()
+
+    def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
+        candidates = check_settings(self.settings)
+        Pool.of(compute).check(compute.device)
+        check_outer_folder(home.shown)
+        self.compute = compute
+        self.split, self.models = load_study(self.settings)
+        check_defenses(self.settings, candidates, self.split, self.models[0])
+
+    def to_tables(self) -> Mapping[str, Any]:
+        return self.settings.to_tables()
+
+    def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
+        """Where the points come from: the untrained models and all pictures."""
+        trained = Scenario(name="training", model=self.models[0], private=self.split.training, names=())
+        validated = replace(trained, name="validation", private=self.split.validation)
+        found = provenance(trained, None, config, self.settings.seed, compute, (validated,))
+        threads = 1 if compute.spread or compute.device == "cpu" else torch.get_num_threads()
+        models = {str(number): model for number, model in enumerate(self.models)}
+        return found | {"model_sha256": hash_models(models), "threads": threads}
+
+    def play(self, runner: Runner) -> StudyOutcome:
+        outcome = _run_stages(self.settings, self.settings.candidates(), self.runner(runner))
+        return replace(outcome, provenance=runner.brief_origin)
+
+    def runner(self, runner: Runner) -> StudyRunner:
+        folder, compute = runner.home.shown, self.compute
+        common: dict[str, Any] = {"study": self.settings, "split": self.split, "models": self.models}
+        trainer = Trainer(
+            **common,
+            device=compute.device,
+            precision="tf32" if compute.precision == "tf32" else "float32",
+            folder=None if compute.ray else folder / UNFINISHED,
+        )
+        auditor = Auditor(**common, weights=folder / MODELS, compute=compute)
+        return StudyRunner(runner=runner, points=folder / POINTS, trainer=trainer, auditor=auditor, until=self.until)
+
+    def write(self, outcome: StudyOutcome, folder: Path) -> None:
+        outcome.write(folder / RESULT)
+        write_study_page(outcome, folder / REPORT)
+
+
+def load_study(study: StudySettings) -> tuple[StudySplit, tuple[nn.Module, ...]]:
     """The data, and an untrained model for every seed."""
     scenario = study.audit_config(study.candidates()[0]).scenario
-    material = gather(scenario)
+    split = split_pictures(scenario)
     each = [replace(scenario, model_seed=study.federation(number).seed) for number in range(study.seeds)]
-    return material, tuple(model_of(one, material.dataset).eval() for one in each)
+    return split, tuple(model_of(one, split.dataset).eval() for one in each)
 
 
-def check_defenses(study: Study, candidates: Sequence[Candidate], material: Material, model: nn.Module) -> None:
+def check_defenses(study: StudySettings, candidates: Sequence[Candidate], split: StudySplit, model: nn.Module) -> None:
     """What a defense cannot act on is said before anything is trained."""
     training = study.federation(0).local_training(study.victim_batch, 0.0)
-    private = Batch(*(x[: study.victim_batch][None] for x in material.training))
+    private = Batch(*(x[: study.victim_batch][None] for x in split.training))
     scenario = Scenario(name="check", model=model, private=private, names=("client-0",), training=training,
-                        public=material.public)  # fmt: skip
+                        public=split.public)  # fmt: skip
     for one in candidates:
         try:
             one.build().bind(scenario).check(in_client_mode(model, training))
         except ConfigError as error:
-            raise ConfigError(f"--defense: {one.label}: {error}") from error
+            raise ConfigError(f"{one.label}: {error}", key="defenses") from error
 
 
-def _check_folder(folder: Path) -> None:
-    if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(f"{folder}: not a folder, choose another `folder`")
-    there = {path.name.removesuffix(".part") for path in folder.iterdir()} if folder.exists() else set()
-    if there - OURS or (there and STUDY not in there):
-        raise ConfigError(f"{folder}: exists and is not the folder of a study, choose another `folder`")
-
-
-def _origin(
-    study: Study, config: str, material: Material, models: Sequence[nn.Module], compute: Compute
-) -> dict[str, Any]:
-    """Where the points come from: the untrained models and all pictures."""
-    trained = Scenario(name="training", model=models[0], private=material.training, names=())
-    validated = replace(trained, name="validation", private=material.validation)
-    origin = provenance(trained, None, config, study.seed, compute, (validated,))
-    threads = 1 if compute.spread or compute.device == "cpu" else torch.get_num_threads()
-    each = {str(number): model for number, model in enumerate(models)}
-    return origin | {"model_sha256": hash_models(each), "threads": threads}
-
-
-def _desk(
-    study: Study,
-    folder: Path,
-    journal: Journal,
-    compute: Compute,
-    progress: Progress,
-    material: Material,
-    models: tuple[nn.Module, ...],
-) -> Desk:
-    unfinished = None if compute.ray else folder / UNFINISHED
-    trainer = Trainer(study=study, material=material, models=models, device=compute.device, folder=unfinished,
-                      precision="tf32" if compute.precision == "tf32" else "float32")  # fmt: skip
-    auditor = Auditor(study=study, material=material, models=models, weights=folder / MODELS, compute=compute)
-    return Desk(points=folder / POINTS, journal=journal, fanout=fanout_of(compute), progress=progress,
-                trainer=trainer, auditor=auditor)  # fmt: skip
-
-
-def _found(study: Study, candidates: Sequence[Candidate], desk: Desk) -> Outcome:
+def _run_stages(study: StudySettings, candidates: Sequence[Candidate], runner: StudyRunner) -> StudyOutcome:
     """Trainings that are attacked first, so that a study cut short has points; then the others, then the noise."""
-    desk.expect(candidates)
-    try:
-        desk.train(candidates, range(study.attacked_seeds))
-        desk.audit(candidates)
-        desk.train(candidates, range(study.seeds))
-        everybody = _matched(study, candidates, desk)
-        desk.audit(everybody)
-    finally:
-        desk.progress.end()
-    points = points_of(study, everybody, desk.trainings(), desk.audits())
+    runner.expect(candidates)
+    runner.train(candidates, range(study.attacked_seeds))
+    runner.audit(candidates)
+    runner.train(candidates, range(study.seeds))
+    everybody = _add_matching_noise(study, candidates, runner)
+    runner.audit(everybody)
+    points = points_of(study, everybody, runner.trainings(), runner.audits())
     ahead = front({point.label: place(point, study.measure) for point in points if point.on_front})
-    return Outcome(
-        settings=study.settings()["tradeoff"],
+    return StudyOutcome(
+        settings=study.to_tables()["tradeoff"],
         provenance={},
         points=points,
         front=ahead,
@@ -161,21 +188,21 @@ def _found(study: Study, candidates: Sequence[Candidate], desk: Desk) -> Outcome
     )
 
 
-def _matched(study: Study, candidates: Sequence[Candidate], desk: Desk) -> list[Candidate]:
+def _add_matching_noise(study: StudySettings, candidates: Sequence[Candidate], runner: StudyRunner) -> list[Candidate]:
     """The candidates and noise at the scales that the accuracies ask for; none where a training is missing."""
     known = list(candidates)
     for _ in range(study.match):
-        points = points_of(study, known, desk.trainings(), {})
+        points = points_of(study, known, runner.trainings(), {})
         if any("trainings" in point.missing for point in points):
             return known
-        scales = sorted({scale for point in _compared(points) if (scale := _next(points, point)) is not None})
+        scales = sorted({scale for point in _comparable(points) if (scale := _next(points, point)) is not None})
         known += [noise(scale) for scale in scales]
-        desk.expect(known)
-        desk.train(known, range(study.seeds))
+        runner.expect(known)
+        runner.train(known, range(study.seeds))
     return known
 
 
-def _compared(points: Sequence[Point]) -> list[Point]:
+def _comparable(points: Sequence[Point]) -> list[Point]:
     roles = ("none", "noise")
     return [p for p in points if p.candidate.role not in roles and p.accuracy is not None and not p.failed]
 

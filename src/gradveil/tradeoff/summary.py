@@ -6,18 +6,18 @@ from collections.abc import Iterator
 
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.measured import measure_facts
-from gradveil.tradeoff.outcome import Outcome, Point
+from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.points import FLAGS
 
 ON_FRONT, NOTHING = "front", "-"
 
 
-def columns(outcome: Outcome) -> tuple[str, ...]:
+def columns(outcome: StudyOutcome) -> tuple[str, ...]:
     leakage = measure_facts(outcome.measure).heading
     return ("defense", "accuracy, %", "cost, points", "leaked", "identified", leakage, "verdict", "beside noise", "")
 
 
-def rows(outcome: Outcome) -> list[list[str]]:
+def rows(outcome: StudyOutcome) -> list[list[str]]:
     return [row(point, outcome.measure) for point in outcome.points]
 
 
@@ -60,7 +60,7 @@ def between(value: Between | None, digits: int, times: float = 1.0) -> str:
     return f"{center} ({times * value.low:.{digits}f} to {times * value.high:.{digits}f})"
 
 
-def headline(outcome: Outcome) -> str:
+def headline(outcome: StudyOutcome) -> str:
     """How many defenses are worth more than noise."""
     beside = [p.against for p in outcome.points if p.against is not None and p.candidate.role == "defense"]
     compared = [one for one in beside if one.standing != "no such noise"]
@@ -70,13 +70,13 @@ def headline(outcome: Outcome) -> str:
     return f"{better} of {len(compared)} defenses leak less than noise at the same accuracy"
 
 
-def sentences(outcome: Outcome) -> Iterator[str]:
+def sentences(outcome: StudyOutcome) -> Iterator[str]:
     yield f"{headline(outcome)}."
     if outcome.front:
         yield f"On the front, from little leakage to much: {', '.join(outcome.front)}."
     for point in outcome.points:
         if point.against and point.candidate.role == "defense":
-            yield f"{point.label}: {point.against.said}."
+            yield f"{point.label}: {point.against.conclusion}."
     for point in outcome.points:
         if point.failed:
             yield f"{point.label} failed, and has no place on the plot: {point.failed}."

@@ -15,13 +15,13 @@ from typing import Literal
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from gradveil.audit.trial import told
+from gradveil.audit.trial import describe
 from gradveil.core.defense import Defense
 from gradveil.dp.budget import Budget, budget_of
 from gradveil.experiment.record import Record
 from gradveil.tradeoff.defenses import Candidate
-from gradveil.tradeoff.settings import Study
-from gradveil.tradeoff.split import Material
+from gradveil.tradeoff.settings import StudySettings
+from gradveil.tradeoff.split import StudySplit
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
 from gradveil.train.privacy import exposures
@@ -44,7 +44,7 @@ class Training:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taught:
+class TrainingResult:
     """What came of it. `weights` are those of every attacked round."""
 
     scores: Mapping[str, float]
@@ -58,32 +58,33 @@ class Taught:
 class Trainer:
     """All that a training needs, wherever it runs. `models` are the untrained ones, one for each seed."""
 
-    study: Study
-    material: Material
+    study: StudySettings
+    split: StudySplit
     models: tuple[nn.Module, ...]
     device: str = "cpu"
     precision: Literal["float32", "tf32"] = "float32"
     folder: Path | None = None  # where an interrupted training can be gone on with; None: on another machine
 
-    def __call__(self, job: Training) -> Taught:
+    def __call__(self, job: Training) -> TrainingResult:
         start = time.monotonic()
         try:
-            scores, weights, notes = self.trained(job)
+            scores, weights, notes = self.train(job)
         except Exception as error:  # a training that breaks down is a failed point, and the others go on
-            return Taught(scores={}, weights={}, seconds=time.monotonic() - start, reason=told(error))
+            return TrainingResult(scores={}, weights={}, seconds=time.monotonic() - start, reason=describe(error))
         bad = [name for name, value in scores.items() if not math.isfinite(value)]
         reason = f"not finite: {', '.join(bad)}" if bad else ""
         seconds = time.monotonic() - start
-        return Taught(scores={} if bad else scores, weights=weights, seconds=seconds, reason=reason, notes=notes)
+        scores = {} if bad else scores
+        return TrainingResult(scores=scores, weights=weights, seconds=seconds, reason=reason, notes=notes)
 
-    def trained(self, job: Training) -> tuple[dict[str, float], dict[int, dict[str, Tensor]], tuple[str, ...]]:
+    def train(self, job: Training) -> tuple[dict[str, float], dict[int, dict[str, Tensor]], tuple[str, ...]]:
         federation, rounds, defense = self.study.federation(job.number), self.rounds(job), job.candidate.build()
         privacy = self.privacy(defense, job.number)
-        with self.home(job) as folder:
+        with self.folder_of(job) as folder:
             done = train_federation(
                 self.models[job.number],
-                self.material.training,
-                self.material.validation,
+                self.split.training,
+                self.split.validation,
                 federation,
                 defense,
                 folder=folder,
@@ -91,7 +92,7 @@ class Trainer:
                 evaluate_every=max(1, federation.rounds // CURVE),
                 device=self.device,
                 precision=self.precision,
-                public=self.material.public,
+                public=self.split.public,
                 privacy=privacy,
             )
             weights = {number: load_file(path) for number, path in done.checkpoints.items() if number in rounds}
@@ -99,7 +100,7 @@ class Trainer:
 
     def privacy(self, defense: Defense, number: int) -> Budget | None:
         federation = self.study.federation(number)
-        sizes = [len(share) for share in partition(self.material.training.labels, federation)]
+        sizes = [len(share) for share in partition(self.split.training.labels, federation)]
         return budget_of(defense, self.models[number], exposures(sizes, federation))
 
     def rounds(self, job: Training) -> tuple[int, ...]:
@@ -107,15 +108,15 @@ class Trainer:
         return self.study.attacked_rounds() if job.number < self.study.attacked_seeds else ()
 
     @contextmanager
-    def home(self, job: Training) -> Iterator[Path]:
+    def folder_of(self, job: Training) -> Iterator[Path]:
         """A folder that is gone when the training has ended well."""
         if self.folder is None:
-            with tempfile.TemporaryDirectory(prefix="gradveil-") as made:
-                yield Path(made)
+            with tempfile.TemporaryDirectory(prefix="gradveil-") as place:
+                yield Path(place)
             return
-        own = self.folder / f"{job.candidate.label}-{job.number}"
-        yield own
-        shutil.rmtree(own, ignore_errors=True)
+        folder = self.folder / f"{job.candidate.label}-{job.number}"
+        yield folder
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def scores_of(curve: tuple[RoundResult, ...]) -> dict[str, float]:
@@ -131,10 +132,10 @@ def notes_of(curve: tuple[RoundResult, ...]) -> tuple[str, ...]:
     return (f"{dropped} updates of clients were not finite and left out",) if dropped else ()
 
 
-def record_of(job: Training, taught: Taught, seed: int) -> Record:
+def record_of(job: Training, result: TrainingResult, seed: int) -> Record:
     return Record(
         key=job.key,
-        status="failed" if taught.reason else "ok",
+        status="failed" if result.reason else "ok",
         scenario=KEY,
         defense=job.candidate.label,
         attack=KEY,
@@ -142,9 +143,9 @@ def record_of(job: Training, taught: Taught, seed: int) -> Record:
         client=f"seed-{job.number}",
         example=job.number,
         seed=seed,
-        seconds=taught.seconds,
+        seconds=result.seconds,
         backend="",
-        scores=dict(taught.scores),
-        notes=taught.notes,
-        reason=taught.reason,
+        scores=dict(result.scores),
+        notes=result.notes,
+        reason=result.reason,
     )

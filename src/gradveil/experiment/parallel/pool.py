@@ -16,31 +16,51 @@ from typing import Any, TypeVar
 
 import torch
 
+from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, GradveilError
-from gradveil.experiment.parallel import processes as workers
+from gradveil.core.threads import threads
+from gradveil.experiment.parallel import processes
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
-LOCAL = "local"  # an own cluster on this machine, for as long as the tasks take
+LOCAL = "local"  # a Ray cluster of our own on this machine, for as long as the tasks take
 IN_FLIGHT = 4  # tasks per core of a cluster that are on their way at once
-USER_MODEL = "gradveil_user_model_"  # how modules of a user's model file are named; no other machine has them
+USER_MODEL = "gradveil_user_model_"  # prefix of the modules of a user's model file; no other machine has them
+LONGEST_ERROR = 300
 
 
-class FanoutError(GradveilError):
+class PoolError(GradveilError):
     """A task that cannot be finished anywhere."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Fanout:
-    """Where tasks run: `workers` processes, a Ray cluster at `ray` (an address, `auto` or `local`), or here."""
+class Pool:
+    """Where tasks run: `workers` processes, a Ray cluster at `ray` (an address, `auto` or `local`), or this process.
+
+    `gpus` is what one task takes on a Ray cluster, `limit` the seconds after which a process counts as hanging. With
+    `all_threads` a task of this process has all threads of torch and runs beside us, so that Ctrl-C is heard at once.
+    """
 
     workers: int = 0
     ray: str = ""
-    gpus: float = 0.0  # of one task on a Ray cluster
+    gpus: float = 0.0
+    limit: float | None = None
+    all_threads: bool = False
 
-    def held(self) -> AbstractContextManager[Any]:
+    @classmethod
+    def of(cls, compute: Compute, all_threads: bool = False) -> Pool:
+        """As the settings ask; on a cluster every task has a GPU where GPUs are asked for."""
+        gpus = float(compute.device.startswith("cuda"))
+        return cls(workers=compute.workers, ray=compute.ray, gpus=gpus, limit=compute.limit, all_threads=all_threads)
+
+    @property
+    def spread(self) -> bool:
+        """Whether tasks leave this process."""
+        return bool(self.workers or self.ray)
+
+    def connected(self) -> AbstractContextManager[Any]:
         """The cluster stays connected inside, however often `each` is called."""
         return _cluster(self.ray) if self.ray else nullcontext()
 
@@ -48,31 +68,37 @@ class Fanout:
         self,
         work: Callable[[Job], Result],
         jobs: Sequence[Job],
-        gave_up: Callable[[Job, str], Result] | None = None,
+        give_up: Callable[[Job, str], Result] | None = None,
+        on_start: Callable[[Job], None] | None = None,
     ) -> Iterator[tuple[Job, Result]]:
         """Every job with its result, in the order in which they end.
 
         A worker that dies is replaced and its task, with the same seeds, tried again. An error of a task, or a task
-        that no worker survives, is an error here unless `gave_up` answers for it.
+        that no worker survives, is an error here unless `give_up` answers for it. `on_start` is called before a job of
+        this process; of a job that is elsewhere nobody knows when it starts, and it is called when the job has ended.
         """
         if not jobs:
             return iter(())
+        on_start = on_start or _ignore
         if self.ray:
-            told = _on_ray(work, jobs, self.ray, self.gpus)
-            return ((job, _answer(job, one, gave_up)) for job, one in told)
+            return _collect(_on_ray(work, jobs, self.ray, self.gpus), give_up, on_start)
         if self.workers:
-            told = workers.each(_caught(work), jobs, self.workers, _gave_up)
-            return ((job, _answer(job, one, gave_up)) for job, one in told)
-        return _here(work, jobs)
+            answers = processes.run_each(_Caught(work), jobs, self.workers, _no_result, self.limit)
+            return _collect(answers, give_up, on_start)
+        return (_beside if self.all_threads else _here)(work, jobs, on_start)
 
     def check(self, device: str) -> None:
-        """What cannot work here, said before anything is computed."""
+        """Refuse what cannot work here, before anything is computed."""
         if self.workers < 0:
             raise ConfigError(f"must be 0 or more, got {self.workers}", key="workers")
         if self.workers and self.ray:
             raise ConfigError("a Ray cluster has workers of its own, leave out `workers` or `ray`", key="workers")
-        if self.workers and (device != "cpu" or torch.cuda.is_initialized()):
+        if self.workers and device != "cpu":
             raise ConfigError("a GPU cannot be shared by processes, use `device = cpu` or leave it out", key="workers")
+        if self.workers and torch.cuda.is_initialized():
+            raise ConfigError("this process has used a GPU and can no longer be forked, start a new one", key="workers")
+        if self.limit is not None and not self.workers:
+            raise ConfigError("only a process of its own can be ended, use `workers = 1` or more", key="limit")
         if self.ray and find_spec("ray") is None:
             raise ConfigError("the package ray is not installed, install gradveil[ray] or leave it out", key="ray")
 
@@ -87,15 +113,31 @@ def one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _here(work: Callable[[Job], Result], jobs: Sequence[Job]) -> Iterator[tuple[Job, Result]]:
+def _ignore(job: Any) -> None:
+    """Nobody wants to know."""
+
+
+def _here(
+    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None]
+) -> Iterator[tuple[Job, Result]]:
     for job in jobs:
+        on_start(job)
         with one_thread():
             result = work(job)
         yield job, result
 
 
+def _beside(
+    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None]
+) -> Iterator[tuple[Job, Result]]:
+    with threads(1, of_torch=torch.get_num_threads()) as submit:
+        for job in jobs:
+            on_start(job)
+            yield job, submit(work, job).result()
+
+
 @dataclass(frozen=True)
-class _caught:
+class _Caught:
     """The work with its error as a value: a process that dies of an error would be tried again."""
 
     work: Callable[[Any], Any]
@@ -104,18 +146,27 @@ class _caught:
         try:
             return self.work(job), ""
         except Exception as error:
-            return None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            return None, _describe(error)
 
 
-def _answer(job: Any, told: tuple[Any, str], gave_up: Callable[[Any, str], Any] | None) -> Any:
-    result, error = told
-    if error and gave_up is None:
-        raise FanoutError(f"a task failed, {error}")
-    return gave_up(job, error) if error and gave_up is not None else result
+def _describe(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:LONGEST_ERROR]}"
 
 
-def _gave_up(job: Any, why: str) -> tuple[Any, str]:
+def _no_result(job: Any, why: str) -> tuple[Any, str]:
     return None, why
+
+
+def _collect(
+    answers: Iterator[tuple[Any, tuple[Any, str]]],
+    give_up: Callable[[Any, str], Any] | None,
+    on_start: Callable[[Any], None],
+) -> Iterator[tuple[Any, Any]]:
+    for job, (result, error) in answers:
+        on_start(job)
+        if error and give_up is None:
+            raise PoolError(f"a task failed, {error}")
+        yield job, give_up(job, error) if error and give_up is not None else result
 
 
 def _on_ray(
@@ -124,25 +175,25 @@ def _on_ray(
     """As many tasks on their way as keep the cluster busy; what the work holds (model, data) travels once."""
     with _cluster(address) as ray:
         at_once = IN_FLIGHT * max(1, int(ray.cluster_resources().get("CPU", 1)))
-        again = workers.MOST_TRIES - 1
+        again = processes.MOST_TRIES - 1
         remote = ray.remote(num_cpus=1, num_gpus=gpus, scheduling_strategy="SPREAD", max_retries=again)(_task)
-        shared, waiting, flying = ray.put(_caught(work)), list(reversed(jobs)), {}
+        shared, waiting, flying = ray.put(_Caught(work)), list(reversed(jobs)), {}
         while waiting or flying:
             while waiting and len(flying) < at_once:
                 job = waiting.pop()
                 flying[remote.remote(shared, job)] = job
             done, _ = ray.wait(list(flying), num_returns=1)
-            yield flying.pop(done[0]), _fetched(ray, done[0])
+            yield flying.pop(done[0]), _fetch(ray, done[0])
 
 
-def _fetched(ray: Any, reference: Any) -> tuple[Any, str]:
-    """What a task told; a task that no worker survived has told nothing."""
+def _fetch(ray: Any, reference: Any) -> tuple[Any, str]:
+    """The result of a task, or why there is none."""
     try:
         return ray.get(reference)
     except ray.exceptions.WorkerCrashedError:
-        return None, f"its process died {workers.MOST_TRIES} times"
+        return None, f"its process died {processes.MOST_TRIES} times"
     except ray.exceptions.RayError as error:
-        return None, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+        return None, _describe(error)
 
 
 def _task(work: Callable[[Any], Any], job: Any) -> Any:
@@ -161,8 +212,8 @@ def _cluster(address: str) -> Iterator[Any]:
     quiet: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
     for name in [name for name in sys.modules if name.startswith(USER_MODEL)]:
         cloudpickle.register_pickle_by_value(sys.modules[name])
-    was_there = ray.is_initialized()
-    if not was_there:
+    was_running = ray.is_initialized()
+    if not was_running:
         try:
             ray.init(**quiet, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, OSError, TimeoutError) as error:
@@ -170,5 +221,5 @@ def _cluster(address: str) -> Iterator[Any]:
     try:
         yield ray
     finally:
-        if not was_there:
+        if not was_running:
             ray.shutdown()

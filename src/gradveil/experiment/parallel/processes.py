@@ -32,14 +32,14 @@ class Running(Generic[Job]):
     until: float  # on the monotonic clock
 
 
-def each(
+def run_each(
     work: Callable[[Job], Result],
     jobs: Sequence[Job],
     workers: int,
-    gave_up: Callable[[Job, str], Result],
+    give_up: Callable[[Job, str], Result],
     limit: float | None = None,
 ) -> Iterator[tuple[Job, Result]]:
-    """Every job with its result, in the order in which they end; `gave_up` answers for a job whose process died.
+    """Every job with its result, in the order in which they end; `give_up` answers for a job whose process died.
 
     A process that takes longer than `limit` seconds is ended, once: what hangs will hang again.
     """
@@ -54,11 +54,11 @@ def each(
                 if why is None:
                     yield ended.job, result
                 elif _is_late(ended):
-                    yield ended.job, gave_up(ended.job, f"its process took longer than the limit of {limit:g} s")
+                    yield ended.job, give_up(ended.job, f"its process took longer than the limit of {limit:g} s")
                 elif ended.tries < MOST_TRIES:
                     waiting.append((ended.job, ended.tries + 1))
                 else:
-                    yield ended.job, gave_up(ended.job, f"its process died {MOST_TRIES} times, the last time {why}")
+                    yield ended.job, give_up(ended.job, f"its process died {MOST_TRIES} times, the last time {why}")
     finally:
         for one in running:
             one.process.kill()

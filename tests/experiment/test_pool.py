@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gradveil.core.errors import ConfigError
-from gradveil.experiment.parallel.pool import Fanout, FanoutError
+from gradveil.experiment.parallel.pool import Pool, PoolError
 
 JOBS = list(range(7))
 
@@ -27,42 +27,42 @@ def dies(job: int) -> int:
     os._exit(9)
 
 
-@pytest.mark.parametrize("fanout", [Fanout(), Fanout(workers=1), Fanout(workers=3)], ids=repr)
-def test_every_job_once_on_one_thread(fanout: Fanout) -> None:
+@pytest.mark.parametrize("pool", [Pool(), Pool(workers=1), Pool(workers=3)], ids=repr)
+def test_every_job_once_on_one_thread(pool: Pool) -> None:
     torch.set_num_threads(2)
-    found = dict(fanout.each(squared, JOBS))
+    found = dict(pool.each(squared, JOBS))
     assert found == {job: (job * job, 1) for job in JOBS}
     assert torch.get_num_threads() == 2
 
 
 def test_no_job_starts_nothing() -> None:
-    assert list(Fanout(ray="nowhere:1").each(squared, [])) == []
+    assert list(Pool(ray="nowhere:1").each(squared, [])) == []
 
 
 def test_an_error_in_a_process_is_told_on_one_line() -> None:
-    with pytest.raises(FanoutError, match="ValueError: three is not wanted"):
-        list(Fanout(workers=2).each(fails, JOBS))
+    with pytest.raises(PoolError, match="ValueError: three is not wanted"):
+        list(Pool(workers=2).each(fails, JOBS))
 
 
 def test_a_process_that_dies_again_and_again_is_given_up() -> None:
-    with pytest.raises(FanoutError, match="died 3 times"):
-        list(Fanout(workers=1).each(dies, [0]))
+    with pytest.raises(PoolError, match="died 3 times"):
+        list(Pool(workers=1).each(dies, [0]))
 
 
 @pytest.mark.parametrize(
-    ("fanout", "device", "said"),
+    ("pool", "device", "said"),
     [
-        (Fanout(workers=-1), "cpu", "workers: must be 0 or more"),
-        (Fanout(workers=2, ray="auto"), "cpu", "leave out `workers` or `ray`"),
-        (Fanout(workers=2), "cuda", "cannot be shared"),
+        (Pool(workers=-1), "cpu", "workers: must be 0 or more"),
+        (Pool(workers=2, ray="auto"), "cpu", "leave out `workers` or `ray`"),
+        (Pool(workers=2), "cuda", "cannot be shared"),
     ],
 )
-def test_what_cannot_work_is_said_at_once(fanout: Fanout, device: str, said: str) -> None:
+def test_what_cannot_work_is_said_at_once(pool: Pool, device: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        fanout.check(device)
+        pool.check(device)
 
 
 def test_ray_must_be_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradveil.experiment.parallel.pool.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"install gradveil\[ray\]"):
-        Fanout(ray="auto").check("cpu")
+        Pool(ray="auto").check("cpu")
