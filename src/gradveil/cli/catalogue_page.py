@@ -19,6 +19,10 @@ ABOUT = {
     "models": "Models with random weights. `--model FILE.py:FACTORY` takes one of your own.",
     "data": "Data sets. None is downloaded: `root` is where its files lie.",
 }
+SOURCES = (  # form of a reference and the address that it stands for
+    (r"(?:arXiv:|arxiv\.org/abs/)(\d{4}\.\d{4,5})", "https://arxiv.org/abs/"),
+    (r"(?:doi:|doi\.org/)(10\.\S+)", "https://doi.org/"),
+)
 HEAD = """# Catalogue
 
 Every attack, defense, metric, model, data set and transformation of this version, with its options and their defaults.
@@ -68,9 +72,11 @@ def format_row(*texts: str) -> str:
 
 
 def with_source(row: dict[str, Any]) -> str:
-    """The summary, with a link to the paper where its number is one of arXiv's."""
-    found = re.search(r"(?:arXiv:|arxiv\.org/abs/)(\d{4}\.\d{4,5})", row["paper"])
-    return f"{row['summary']} ([paper](https://arxiv.org/abs/{found[1]}))" if found else row["summary"]
+    """The summary, with a link to the paper where it has an address."""
+    for form, address in SOURCES:
+        if found := re.search(form, row["paper"]):
+            return f"{row['summary']} ([paper]({address}{found[1]}))"
+    return row["summary"]
 
 
 def format_option(name: str, default: Any) -> str:
