@@ -98,7 +98,7 @@ def over_blank(record: Record) -> float:
 
 
 @each_attack
-@pytest.mark.parametrize("entry", [torch.nan, torch.inf])
+@pytest.mark.parametrize("entry", [torch.nan, pytest.param(torch.inf, marks=pytest.mark.more)])
 def test_a_number_that_is_none_fails_the_trial(name: str, entry: float, tmp_path: Path) -> None:
     """Or it does not matter: who reads a picture off one row of a planted layer need not look at the others."""
     records = records_of(name, tmp_path / "run", defense=Spoiled(entry=entry))
@@ -125,6 +125,7 @@ def test_an_update_of_zeros_tells_nothing(name: str, tmp_path: Path) -> None:
         assert failed_clearly(record) or nothing
 
 
+@pytest.mark.more
 @each_attack
 def test_a_batch_larger_than_the_number_of_classes(name: str, tmp_path: Path) -> None:
     records = records_of(name, tmp_path / "run", examples=CLASSES + 2)

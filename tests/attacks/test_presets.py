@@ -116,6 +116,7 @@ def in_part(seen: Observation, keep: Any) -> Observation:
     return replace(seen, update={key: u for key, u in seen.update.items() if keep(key)})
 
 
+@pytest.mark.more
 @each_search
 def test_a_layer_left_out_is_a_layer_never_sent(name: str) -> None:
     """The labels are given, so nothing else reads the last layer."""

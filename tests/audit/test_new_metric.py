@@ -51,11 +51,22 @@ def row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(METRICS, "worst-pixel", worst_pixel)
 
 
-@pytest.fixture(params=[("worst-pixel",), ("psnr", "retrieval", "worst-pixel")], ids=["alone", "beside others"])
-def folder(request: pytest.FixtureRequest, row: None, tmp_path: Path) -> Path:
-    run_audit(audit(*request.param), tmp_path / "run")
-    conclude(tmp_path / "run")
-    return tmp_path / "run"
+@pytest.fixture(
+    scope="module", params=[("worst-pixel",), ("psnr", "retrieval", "worst-pixel")], ids=["alone", "beside others"]
+)
+def finished(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run for all tests, which only read it."""
+    folder = tmp_path_factory.mktemp("metric") / "run"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(METRICS, "worst-pixel", worst_pixel)
+        run_audit(audit(*request.param), folder)
+        conclude(folder)
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, row: None) -> Path:
+    return finished
 
 
 def values(found: Run, defense: str) -> list[float]:

@@ -22,7 +22,7 @@ from gradveil.cli import main
 from gradveil.protect import offline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
-from children import forked, until
+from children import FOREVER, forked, until
 
 LODA = "loda:extractor=lenet:untrained,layers=all,c=1,steps=6"
 ARCHIVE = "encoded.npz"
@@ -140,32 +140,30 @@ def test_a_finished_folder_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> 
     assert {path: path.read_bytes() for path in Path("encoded").iterdir()} == before
 
 
-def slowly(slowness: float) -> None:
-    """Every part takes its time, and nothing is synced."""
+def protect_until(parts: int) -> None:
+    """Encode, and stay in the middle of the next part once so many are there; nothing is synced."""
     os.fsync = lambda handle: None
     encode = offline.Protection.encode
 
-    def late(self, pictures):
-        time.sleep(slowness)
+    def stay(self, pictures):
+        if len(list(Path("encoded/parts").glob("*.safetensors"))) >= parts:
+            time.sleep(FOREVER)
         return encode(self, pictures)
 
-    offline.Protection.encode = late
+    offline.Protection.encode = stay
     main(["protect", "pictures", "--defense", f"{LODA},cache=false", "--out", "encoded", "--device", "cpu", "--quiet"])
 
 
 def test_killed_and_gone_on_with_it_is_the_same(desk: Path) -> None:
     protect(out="undisturbed", defense=f"{LODA},cache=false")
-    kept = 0
     for kill in range(1, 4):
-        child = forked(partial(slowly, 0.15), desk / "log")
+        child = forked(partial(protect_until, kill), desk / "log")
         until(lambda kill=kill: len(list(Path("encoded/parts").glob("*.safetensors"))) >= kill)
         child.kill(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
-        parts = {path.name: path.stat().st_mtime_ns for path in Path("encoded/parts").glob("*.safetensors")}
-        assert kept <= len(parts) < 6
-        kept = len(parts)
+        assert len(list(Path("encoded/parts").glob("*.safetensors"))) == kill
     assert not Path("encoded/encoded.npz").exists()
-    assert forked(partial(slowly, 0.0), desk / "log").wait() == 0
+    assert forked(partial(protect_until, 99), desk / "log").wait() == 0
     assert Path("encoded/encoded.npz").read_bytes() == Path("undisturbed/encoded.npz").read_bytes()
     assert not Path("encoded/parts").exists()
 

@@ -186,7 +186,7 @@ def forced(kind: str) -> Callable[..., object]:
 
 @pytest.mark.parametrize("kind", ["rows first", "rows last", "patches", "direct"])
 @pytest.mark.parametrize("name", ["usual", "lenet", "residual", "geometry", "few rows"])
-@pytest.mark.parametrize("examples", [1, 3])
+@pytest.mark.parametrize("examples", [1, pytest.param(3, marks=pytest.mark.more)])
 def test_every_convolution_rule(kind: str, name: str, examples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(modules, "convolution_rule", forced(kind))
     seen = view(WALKED[name](), examples)

@@ -86,6 +86,7 @@ def test_any_order_of_clients(seen: Observation) -> None:
     assert_close(run(TWICE, seen.take(order)), rows(run(TWICE, seen), order))
 
 
+@pytest.mark.more
 @pytest.mark.parametrize(
     ("backend", "model", "chunk"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 from importlib import import_module
@@ -69,5 +70,6 @@ def test_a_package_of_the_name_of_a_function_is_both(first: str) -> None:
 def test_every_argument_of_a_function_has_its_clause(name: str) -> None:
     function = getattr(gradveil, name)
     text = function.__wrapped__.__doc__ or ""
-    missing = [argument for argument in inspect.signature(function).parameters if f"        {argument}: " not in text]
+    arguments = inspect.signature(function).parameters
+    missing = [argument for argument in arguments if not re.search(rf"^ +{argument}: ", text, re.M)]
     assert not missing
