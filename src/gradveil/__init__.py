@@ -53,11 +53,14 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.protect.offline import protect as protect
     from gradveil.report.build import write_report as write_report
     from gradveil.report.conclude import conclude as conclude
+    from gradveil.search.outcome import SearchOutcome as SearchOutcome
     from gradveil.search.search import search as search
     from gradveil.search.settings import SearchSettings as SearchSettings
+    from gradveil.tradeoff.outcome import StudyOutcome as StudyOutcome
     from gradveil.tradeoff.settings import StudySettings as StudySettings
     from gradveil.tradeoff.study import tradeoff as tradeoff
     from gradveil.train.federated import train_federation as train_federation
+    from gradveil.train.result import Trained as Trained
     from gradveil.train.run import train as train
     from gradveil.train.settings import Federation as Federation
     from gradveil.train.settings import TrainSettings as TrainSettings
@@ -86,11 +89,14 @@ _HOME = {
     "Reconstruction": "core.attack",
     "Scenario": "core.scenario",
     "ScenarioConfig": "config",
+    "SearchOutcome": "search.outcome",
     "SearchSettings": "search.settings",
     "Seed": "core.seeds",
+    "StudyOutcome": "tradeoff.outcome",
     "StudySettings": "tradeoff.settings",
     "ThreatModel": "core.scenario",
     "TrainSettings": "train.settings",
+    "Trained": "train.result",
     "Truth": "core.observation",
     "Verdict": "audit.verdict",
     "build": "config",
@@ -100,8 +106,8 @@ _HOME = {
     "local_update": "core.client",
     "observe": "core.server",
     "read_run": "audit.results",
-    "train_federation": "train.federated",
     "run_audit": "audit.audit",
+    "train_federation": "train.federated",
     "veil": "flower",
     "write_report": "report.build",
 }

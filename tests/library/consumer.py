@@ -23,7 +23,11 @@ from gradveil import (
     Defense,
     Federation,
     ScenarioConfig,
+    SearchOutcome,
+    SearchSettings,
     Seed,
+    StudyOutcome,
+    StudySettings,
     Verdict,
     build,
     conclude,
@@ -71,4 +75,8 @@ def program() -> None:
     print(gradveil.train("runs/pruned", defense="prune:ratio=0.9", rounds=5).accuracy)
     gradveil.train(nonsense=3)  # error
     print(gradveil.protect("pictures/", "ats:3-1-7", "encoded")["data"])
+    assert_type(gradveil.search(SearchSettings(candidates=1500), "runs/search"), SearchOutcome)
+    gradveil.search(SearchSettings(nonsense=3), "runs/search")  # error
+    assert_type(gradveil.tradeoff(StudySettings(defenses=("ats",)), "runs/study"), StudyOutcome)
+    gradveil.tradeoff("runs/study")  # error
     print(gradveil.no_such_name)  # error

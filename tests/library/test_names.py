@@ -66,7 +66,7 @@ def test_a_package_of_the_name_of_a_function_is_both(first: str) -> None:
     assert run_alone("\n".join(code)).splitlines() == ["True True"] * len(PACKAGES)
 
 
-@pytest.mark.parametrize("name", ["audit"])
+@pytest.mark.parametrize("name", PACKAGES)
 def test_every_argument_of_a_function_has_its_clause(name: str) -> None:
     function = getattr(gradveil, name)
     text = function.__wrapped__.__doc__ or ""
