@@ -75,7 +75,7 @@ class Bench:
 class Honest:
     """A server that sends the model as it is."""
 
-    plants = False
+    requires: frozenset[str] = frozenset()
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         return model
