@@ -188,7 +188,7 @@ def test_what_precode_has_trained_is_what_is_audited(tmp_path: Path, monkeypatch
         audited.append(audit)
         raise ConfigError("enough")
 
-    monkeypatch.setattr("gradveil.cli.run.run", stop)
+    monkeypatch.setattr("gradveil.cli.run.run_audit", stop)
     assert called(*shlex.split(command.removeprefix("go on with: gradveil ")), "--defense", "none") == 2
     assert "precode has changed, and that model is what none is audited on too" in capsys.readouterr().err
     (audit,) = audited

@@ -8,9 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
-from gradveil.core.errors import ConfigError, DiskError
+from gradveil.core.errors import ConfigError, DiskError, Interrupted
 
 EVERY = 2.0  # seconds between lines
 
@@ -58,8 +56,7 @@ def resumable(out: Path) -> Iterator[None]:
     except KeyboardInterrupt:
         saved = Path(f"{out}.resume").exists()
         what = "the last checkpoint is kept, give the same command again" if saved else "nothing was saved yet"
-        print(f"interrupted: {what}", file=sys.stderr)
-        raise typer.Exit(130) from None
+        raise Interrupted(what) from None
     except OSError as error:
         if error.errno not in FULL + BROKEN:
             raise

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +10,7 @@ import typer
 
 from gradveil.cli._help import DATA_OPTION, DEVICE, DEVICE_FORM, PAIR_FORM, PICTURES, QUIET, SEED
 from gradveil.cli.audit import METHOD, option
-from gradveil.core.errors import ConfigError, DiskError
+from gradveil.core.errors import ConfigError
 
 WHAT, HOW, OUT = option("What is encoded"), option("How it is computed"), option("What comes out")
 PRECISIONS = ("float32", "tf32", "bf16")
@@ -66,10 +63,8 @@ def protect(
     if precision == "bf16":
         defense = in_bf16(defense)
     start, options = time.monotonic(), parse_pairs(data_option or [], "data_options")
-    with resumable(out):
-        manifest = protect(
-            data, defense, out, data_options=options, seed=seed, compute=compute, progress=progress.for_stream(quiet)
-        )
+    shown = progress.for_stream(quiet)
+    manifest = protect(data, defense, out, data_options=options, seed=seed, compute=compute, progress=shown)
     if not quiet:
         count, seconds = manifest["data"]["pictures"], time.monotonic() - start
         typer.echo(f"{count} pictures in {seconds:.1f} s ({count / seconds:.1f} a second): {out / ARCHIVE}")
@@ -86,21 +81,3 @@ def in_bf16(defense: str) -> str:
     if name in DEFENSES and "bf16" not in options_of(DEFENSES[name]):
         raise ConfigError(f"{name} has no features to round to bf16, take float32 or tf32", key="precision")
     return f"{defense}{',' if ':' in defense else ':'}bf16=true"
-
-
-@contextmanager
-def resumable(out: Path) -> Iterator[None]:
-    """Finished parts are kept however the command ends: the message says so."""
-    from gradveil.experiment import journal
-    from gradveil.experiment.folder import BROKEN, FULL, JOURNAL
-
-    try:
-        yield
-    except KeyboardInterrupt:
-        parts = len(journal.read(out / JOURNAL))
-        print(f"interrupted: {parts} parts are kept, give the same command again", file=sys.stderr)
-        raise typer.Exit(130) from None
-    except OSError as error:
-        if error.errno not in FULL + BROKEN:
-            raise
-        raise DiskError(f"{out}: {error.strerror}, finished parts are kept, give the same command again") from error

@@ -187,9 +187,6 @@ def run_and_print(settings: TrainSettings, out: Path | None, *, as_json: bool, q
     progress = RoundProgress(training.federation.rounds, quiet or as_json)
     try:
         trained = simulate(training) if settings.engine == "flower" else training.run(progress.round)
-    except KeyboardInterrupt:
-        print(interruption(training), file=sys.stderr)
-        raise typer.Exit(130) from None
     finally:
         progress.end()
     if as_json:
@@ -203,14 +200,6 @@ def simulate(training: Training) -> Trained:
     from gradveil.flower.train import simulate
 
     return simulate(training)
-
-
-def interruption(training: Training) -> str:
-    from gradveil.train.folder import TrainingFolder, count_rounds
-
-    local = training.settings.engine == "local"
-    rounds = count_rounds(TrainingFolder(training.folder)) if local else "finished"
-    return f"interrupted: {rounds} rounds are kept, go on with --out {training.folder}"
 
 
 def summary(trained: Trained, training: Training) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.core.defense import Defense
-from gradveil.core.errors import ConfigError, GradveilError, LockedError, unknown
+from gradveil.core.errors import ConfigError, GradveilError, Interrupted, LockedError, unknown
 from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.provenance import TELLING, differences
@@ -69,7 +69,7 @@ def train(
 
     smallest = min(partition(data.labels, federation), key=len)
     bind_defense(defense, Batch(data.images[smallest], data.labels[smallest]), public)  # refuses too few pictures
-    folder = Path(folder).resolve()
+    shown, folder = folder, Path(folder).resolve()
     with private_files():
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix="gv-") as where:  # short: Ray's sockets have 107 letters
@@ -87,7 +87,10 @@ def train(
             if privacy is not None:
                 write_whole(folder / PRIVACY, json.dumps(privacy.as_json(), indent=2).encode())
             job.write(Path(where), data, validation, public)
-            _run([sys.executable, "-c", START, where], folder / LOG)
+            try:
+                _run([sys.executable, "-c", START, where], folder / LOG)
+            except KeyboardInterrupt as error:
+                raise Interrupted(f"finished rounds are kept, go on with `folder = {shown}`") from error
     files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))
     models = files.models()
     load_weights(model, models[max(models)])

@@ -34,7 +34,7 @@ from gradveil.data.base import Dataset, check_amount
 from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, refuse_encoded, write_archive
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.starts import hash_of
-from gradveil.experiment.folder import JOURNAL
+from gradveil.experiment.folder import JOURNAL, RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.progress import Progress, Silent
 from gradveil.experiment.provenance import device_name, now
@@ -82,6 +82,12 @@ def protect(
         seed=seed,
     )
     return encode_data_set(job, Path(folder), compute, progress)
+
+
+class ProtectionFolder(RunFolder):
+    """A folder of encodings: a manifest in the place of config and provenance."""
+
+    results = "parts"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,7 +138,7 @@ def encode_data_set(
     stored = found_in(folder, identity)
     if stored.get("finished"):
         return _check_archive(folder, stored)
-    with private_files():
+    with ProtectionFolder(folder).interruptible(), private_files():
         (folder / PARTS).mkdir(parents=True, exist_ok=True)
         with Journal(folder / JOURNAL) as journal, compute.active():
             manifest = stored or new_manifest(identity, compute)

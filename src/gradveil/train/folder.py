@@ -11,8 +11,7 @@ import platform
 import shlex
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +20,12 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import nn
 
-from gradveil.core.errors import ConfigError, DiskError
-from gradveil.core.files import private_files, write_whole
+from gradveil.core.errors import ConfigError
+from gradveil.core.files import write_whole
 from gradveil.core.hashes import hash_model, hash_tensors, sha256
 from gradveil.core.provenance import own_version
 from gradveil.core.types import Batch
-from gradveil.experiment.folder import BROKEN, CONFIG, FULL, JOURNAL, PROVENANCE, RunFolder
+from gradveil.experiment.folder import CONFIG, JOURNAL, PROVENANCE, RunFolder
 from gradveil.experiment.journal import Journal, encode
 from gradveil.experiment.provenance import SCHEMA, device_name, now
 from gradveil.experiment.record import Record
@@ -38,20 +37,15 @@ STATE, CHECKPOINTS = "state.safetensors", "checkpoints"
 class TrainingFolder(RunFolder):
     """A run's folder with a state and checkpoints in the place of pictures."""
 
-    def _check_contents(self) -> None:
-        ours = {CONFIG, PROVENANCE, JOURNAL, STATE, CHECKPOINTS}
-        names = {p.name.removesuffix(".part") for p in self.path.iterdir() if not p.name.startswith(".")}
-        begun = names and not (self.path / CONFIG).exists()
-        if names - ours or begun:
-            raise ConfigError(f"{self.path}: exists and is not the folder of a training run, choose another `folder`")
+    files = (CONFIG, PROVENANCE, JOURNAL, STATE)
+    folders = (CHECKPOINTS,)
+    kind = "training run"
+    results = "rounds"
 
-    def create(self) -> None:
-        try:
-            (self.path / CHECKPOINTS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            if error.errno in FULL:
-                raise
-            raise ConfigError(f"{self.path}: cannot be made, {error.strerror}, choose another `folder`") from error
+    def count_results(self) -> int:
+        """The rounds that the state has behind it: later ones are played again."""
+        state = self.load_state()
+        return 0 if state is None else state.round
 
     def checkpoint(self, round: int) -> Path:
         return self.path / CHECKPOINTS / f"round-{round:06d}.safetensors"
@@ -82,7 +76,7 @@ class TrainingFolder(RunFolder):
         return State.of(int(metadata["round"]), tensors)
 
 
-class Diary:
+class RoundWriter:
     """The writer of a folder while training runs: rounds are kept in order, the state from time to time."""
 
     def __init__(self, home: TrainingFolder, journal: Journal, like: State, every: float) -> None:
@@ -116,33 +110,6 @@ class Diary:
         if due or time.monotonic() - self.saved_at >= self.every:
             self.home.save_state(state)
             self.saved_at = time.monotonic()
-
-
-@contextmanager
-def open_folder(
-    path: Path, config: str, provenance: Mapping[str, Any], like: State, every: float
-) -> Iterator[tuple[TrainingFolder, Diary]]:
-    """The folder, checked first, locked while it is open. A full disk is an error of one line."""
-    home = TrainingFolder(path)
-    home.check(config, provenance)
-    try:
-        with private_files():
-            home.create()
-            with Journal(home.journal) as journal:
-                home.prepare(config, provenance)
-                yield home, Diary(home, journal, like, every)
-    except OSError as error:
-        if error.errno not in FULL + BROKEN:
-            raise
-        mend = "make room" if error.errno in FULL else "mend the disk"
-        raise DiskError(
-            f"{path}: {error.strerror}, {count_rounds(home)} rounds are kept, {mend} and give the same command again"
-        ) from error
-
-
-def count_rounds(home: TrainingFolder) -> int:
-    state = home.load_state()
-    return 0 if state is None else state.round
 
 
 def provenance_of(

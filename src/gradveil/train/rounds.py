@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gradveil.train.evaluation import Evaluator, model_at
-from gradveil.train.folder import Diary, TrainingFolder
+from gradveil.train.folder import RoundWriter
 from gradveil.train.result import RoundResult, Trained, as_record, from_record
 from gradveil.train.settings import Federation
 from gradveil.train.setup import Setup
@@ -28,27 +28,24 @@ class Run:
     evaluate_every: int
     on_round: OnRound | None
     device: str
-    home: TrainingFolder | None = None
-    diary: Diary | None = None
+    writer: RoundWriter | None = None  # None: nothing is stored
     curve: list[RoundResult] = field(default_factory=list)
 
-    def play_in(self, home: TrainingFolder, diary: Diary) -> Trained:
-        """Go on from what the folder holds, and keep everything in it."""
-        self.home, self.diary = home, diary
-        self.curve = [from_record(record) for record in diary.journal.records]
-        if diary.state.round:
-            self.state = diary.state.to(self.device)
-        result = self.play()
-        home.finish()
-        return result
+    def resume(self, writer: RoundWriter) -> Trained:
+        """Go on from what the folder holds, and write everything into it."""
+        self.writer = writer
+        self.curve = [from_record(record) for record in writer.journal.records]
+        if writer.state.round:
+            self.state = writer.state.to(self.device)
+        return self.play()
 
     def play(self) -> Trained:
         try:
             while self.state.round < self.federation.rounds:
                 self.block()
         except KeyboardInterrupt:
-            if self.diary is not None and self.state.round:
-                self.diary.save(self.state, due=True)
+            if self.writer is not None and self.state.round:
+                self.writer.save(self.state, due=True)
             raise
         return self.result()
 
@@ -63,14 +60,14 @@ class Run:
 
     def record(self, state: State, results: Sequence[RoundResult]) -> None:
         """The journal first: a state must not know of more rounds than it."""
-        if self.diary is not None:
-            self.diary.write([as_record(result, self.federation.seed) for result in results])
+        if self.writer is not None:
+            self.writer.write([as_record(result, self.federation.seed) for result in results])
         self.state = state
         self.curve += results
-        if self.home is not None and state.round in self.checkpoints:
-            self.home.save_checkpoint(state.round, model_at(self.setup.model, state, self.federation))
-        if self.diary is not None:
-            self.diary.save(state, due=state.round in self.checkpoints or state.round == self.federation.rounds)
+        if self.writer is not None and state.round in self.checkpoints:
+            self.writer.home.save_checkpoint(state.round, model_at(self.setup.model, state, self.federation))
+        if self.writer is not None:
+            self.writer.save(state, due=state.round in self.checkpoints or state.round == self.federation.rounds)
         if self.on_round is not None:
             for result in results:
                 self.on_round(result)
@@ -85,7 +82,8 @@ class Run:
         return round % self.evaluate_every == 0 or round == self.federation.rounds
 
     def result(self) -> Trained:
-        paths = {r: self.home.checkpoint(r) for r in sorted(self.checkpoints)} if self.home is not None else {}
+        home = None if self.writer is None else self.writer.home
+        paths = {} if home is None else {r: home.checkpoint(r) for r in sorted(self.checkpoints)}
         notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()))
         model = model_at(self.setup.model, self.state, self.federation)
         return Trained(model=model, curve=tuple(self.curve), checkpoints=paths, notes=notes)

@@ -7,15 +7,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from gradveil.config.build import slug
 from gradveil.config.resolve import is_user_model
-from gradveil.core import toml
 from gradveil.core.compute import pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.hashes import sha256
 from gradveil.defenses.from_text import defense_from
 from gradveil.dp.budget import Budget
+from gradveil.experiment.experiment import default_folder
 from gradveil.models import MODELS
 from gradveil.train.data import TrainingData, load_training_data
 from gradveil.train.federated import train_federation
@@ -130,16 +128,15 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
         data=data,
         federation=federation,
         defense=defense,
-        folder=Path(folder) if folder else default_folder(settings, federation),
+        folder=Path(folder) if folder else folder_of(settings, federation),
         privacy=privacy_of(data.model(settings.model), defense, federation, sizes, settings.delta),
     )
 
 
-def default_folder(settings: TrainSettings, federation: Federation) -> Path:
+def folder_of(settings: TrainSettings, federation: Federation) -> Path:
     """runs/train-<data>-<model>-<hash of all settings>: the same settings go on with the same run."""
-    names = slug(f"{Path(settings.data).name}-{Path(settings.model).name}")
     plain = {key: value for key, value in asdict(federation).items() if value is not None}
     saved = settings.rounds_to_save(federation.rounds)
     run = {"engine": settings.engine, "precision": settings.precision, "checkpoints": saved, **settings.identity()}
-    tables = toml.dump({**run, "every": settings.evaluate_every or 0, "federation": plain})
-    return Path("runs") / f"train-{names}-{sha256(tables.encode())[:8]}"
+    tables = {**run, "every": settings.evaluate_every or 0, "federation": plain}
+    return default_folder("train", settings.data, settings.model, tables)
