@@ -25,11 +25,10 @@ from gradveil.flower.server import FlowerServer
 from gradveil.flower.server_files import ServerFiles
 from gradveil.flower.strategy import draw_clients
 from gradveil.flower.train import train as train_by_flower
-from gradveil.train.aggregate import zero_velocity
 from gradveil.train.client import running_of
 from gradveil.train.clients import Clients
 from gradveil.train.partition import partition
-from gradveil.train.server_rounds import ServerRounds
+from gradveil.train.server_rounds import ServerRounds, zero_velocity
 from gradveil.train.settings import Federation
 from gradveil.train.state import State
 

@@ -20,10 +20,10 @@ from gradveil.experiment import journal
 from gradveil.models import load_weights
 from gradveil.train import federated as local
 from gradveil.train import folder as folders
-from gradveil.train.aggregate import fits
 from gradveil.train.client import Reply
 from gradveil.train.federated import train_federation
 from gradveil.train.result import RoundResult
+from gradveil.train.server_rounds import fits
 from gradveil.train.settings import Federation
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)

@@ -14,14 +14,12 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
-from gradveil.train.aggregate import zero_velocity
 from gradveil.train.client import running_of
 from gradveil.train.clients import Clients
-from gradveil.train.fused_check import fused_gradient_agrees
-from gradveil.train.fused_fedsgd import FusedFedSgd, can_fuse
+from gradveil.train.fused_fedsgd import FusedFedSgd, can_fuse, fused_gradient_agrees
 from gradveil.train.gossip import Gossip, copy_to_nodes
 from gradveil.train.partition import partition
-from gradveil.train.server_rounds import ServerRounds
+from gradveil.train.server_rounds import ServerRounds, zero_velocity
 from gradveil.train.settings import Federation, Precision
 from gradveil.train.state import Outcome, State
 
