@@ -169,7 +169,6 @@ WITH_TOLD: set[str] = {
     "cli/__init__.py",
     "cli/capture.py",
     "cli/reproduce.py",
-    "cli/run.py",
     "config/build.py",
     "config/captured_audit.py",
     "config/checkpoint.py",

@@ -48,7 +48,7 @@ def test_a_table_a_page_and_the_numbers(
     [
         (["--defense", "prume"], "--defense: unknown name 'prume', did you mean 'prune'?"),
         (["--ray", "local", "--workers", "2"], "--workers: a Ray cluster has workers"),
-        (["--precision", "float64"], "--precision: float64 is not for training"),
+        (["--precision", "float64"], "--precision: must be float32 or tf32 for training"),
         (["--seconds", "-1"], "--seconds: must be above 0"),
         (["--measure", "lpips"], "--measure: must be leaked or one of the metrics"),
         (["--metric", "lpips"], "--lpips-weights: lpips needs AlexNet's LPIPS weights, give the path of the file"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,9 @@ def test_from_nothing_to_an_audit(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert names == [f"round-{n:06d}.safetensors" for n in (1, 2, 3, 4)]
     assert (run / "state.safetensors").stat().st_mode & 0o077 == 0
     audited: list[Any] = []
-    monkeypatch.setattr("gradveil.cli.run.run_and_report", lambda config, *_: audited.append(build(config)))
+    monkeypatch.setattr(
+        sys.modules["gradveil.cli.audit"], "run_and_report", lambda config, *_: audited.append(build(config))
+    )
     assert called(*shlex.split(command.removeprefix("go on with: gradveil "))) == 0
     assert audited[0].scenario.trained
 
@@ -188,7 +191,7 @@ def test_what_precode_has_trained_is_what_is_audited(tmp_path: Path, monkeypatch
         audited.append(audit)
         raise ConfigError("enough")
 
-    monkeypatch.setattr("gradveil.cli.run.run_audit", stop)
+    monkeypatch.setattr("gradveil.audit.audit.run_audit", stop)
     assert called(*shlex.split(command.removeprefix("go on with: gradveil ")), "--defense", "none") == 2
     assert "precode has changed, and that model is what none is audited on too" in capsys.readouterr().err
     (audit,) = audited

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ TEXT = PAGE.read_text()
 def test_the_page_from_start_to_finish(desk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     audited: list[Any] = []
     monkeypatch.setenv("XDG_CACHE_HOME", str(desk / "cache"))
-    monkeypatch.setattr("gradveil.cli.run.run_and_report", lambda config, *_: audited.append(config))
+    monkeypatch.setattr(sys.modules["gradveil.cli.audit"], "run_and_report", lambda config, *_: audited.append(config))
     session: dict[str, Any] = {"__name__": "reader"}
     for block in blocks(PAGE):
         if block.language == "python":

@@ -27,7 +27,7 @@ DISK_FULL = 74
 def toy_for_every_config(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The command line, around an audit of milliseconds."""
     small = audit({"linear": linear()}, {"none": Defense()}, clients=2, controls=True)
-    monkeypatch.setattr("gradveil.cli.run.build", lambda config: small)
+    monkeypatch.setattr("gradveil.config.build", lambda config: small)
     before = os.umask(0o077)
     yield
     os.umask(before)
@@ -130,7 +130,7 @@ def test_a_limit_on_the_size_of_files_tears_a_write_and_nothing_is_lost(
 ) -> None:
     """Real writes that stop half-way: the smallest limits hit the config, larger ones pictures, journal and report."""
     larger = audit({"linear": linear()}, {"none": Defense()}, clients=12, controls=True)
-    monkeypatch.setattr("gradveil.cli.run.build", lambda config: larger)
+    monkeypatch.setattr("gradveil.config.build", lambda config: larger)
     whole = tmp_path / "whole"
     assert audited(whole) == 0
     sizes = sorted({p.stat().st_size for p in whole.rglob("*") if p.is_file()})

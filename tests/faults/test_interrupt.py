@@ -134,7 +134,7 @@ def test_no_step_is_too_long_to_be_interrupted(
     attack: Noise, workers: int, number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     slow = audit({"noise": Noise(), "long": attack}, {"none": Defense()})
-    monkeypatch.setattr("gradveil.cli.run.build", lambda config: slow)
+    monkeypatch.setattr("gradveil.config.build", lambda config: slow)
     arguments = (*SEARCH, str(tmp_path / "run"), "--workers", str(workers))
     child = forked(partial(command, *arguments), tmp_path / "log")
     until(lambda: child.output.exists() and "in the long call" in child.output.read_text())

@@ -56,7 +56,7 @@ def test_the_second_of_two_leaves_at_once_and_the_lock_of_a_dead_one_clears_itse
     folder = tmp_path / "run"
     first = forked(partial(run_audit, small(Sleepy(seconds=FOREVER)), folder), tmp_path / "log")
     until(lambda: len(records(folder)) == 3)
-    monkeypatch.setattr("gradveil.cli.run.build", lambda config: small(Sleepy()))
+    monkeypatch.setattr("gradveil.config.build", lambda config: small(Sleepy()))
     before = tree(folder)
     with pytest.raises(SystemExit) as left:
         main([*COMMAND, str(folder)])

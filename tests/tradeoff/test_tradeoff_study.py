@@ -162,7 +162,7 @@ def broken(*arguments: Any, **options: Any) -> Any:
 
 
 def test_a_training_that_breaks_down_is_a_failed_point(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys.modules["gradveil.tradeoff.training"], "train", broken)
+    monkeypatch.setattr(sys.modules["gradveil.tradeoff.training"], "train_federation", broken)
     outcome = tradeoff(tiny(seeds=1, match=0), tmp_path / "run")
     assert all("RuntimeError: the loss exploded" in point.failed for point in outcome.points)
     assert not outcome.front

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
+import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -24,11 +27,15 @@ from gradveil.cli._help import (
     RAY,
     SEED,
 )
+from gradveil.cli._output import print_table
 
 if TYPE_CHECKING:
+    from gradveil.audit.verdict import Verdict
     from gradveil.config import AuditConfig
+    from gradveil.core.compute import Compute
 
 METHOD = "NAME[:k=v,...]"
+INCONCLUSIVE = 3  # exit code of --strict
 
 
 def option(panel: str) -> Callable[..., Any]:
@@ -218,8 +225,7 @@ def audit(
 
     [dim]gradveil list attacks|defenses|metrics|models|data prints the names and their options.[/dim]
     """
-    from gradveil.cli.options import check_claim, check_out, compute_of, config_of
-    from gradveil.cli.run import Output, run_and_report
+    from gradveil.cli._options import check_claim, check_out, compute_of, config_of
     from gradveil.models.weights import pickles_allowed
 
     given = {
@@ -238,6 +244,53 @@ def audit(
     output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
     with pickles_allowed(allow_pickle):
         run_and_report(resolved, out or default_folder(resolved), compute, output)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What the user wants to see."""
+
+    redact: bool
+    as_json: bool
+    quiet: bool
+    claim: float | None
+    strict: bool
+
+
+def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
+    from gradveil.audit.audit import run_audit
+    from gradveil.config import build
+    from gradveil.config.checkpoint import on_changed_model
+    from gradveil.experiment.progress import for_stream
+    from gradveil.report.conclude import conclude
+
+    audit = build(config)
+    if not output.quiet and (note := on_changed_model(audit.scenario.model, audit.defenses)):
+        print(note, file=sys.stderr)
+    run_audit(audit, folder, compute, for_stream(output.quiet))
+    verdict = conclude(folder, redact=output.redact, claim=output.claim)
+    print_verdict(verdict, folder, output)
+    if output.strict and any(finding.verdict in ("inconclusive", "not evaluated") for finding in verdict.judged):
+        raise typer.Exit(INCONCLUSIVE)
+
+
+def print_verdict(verdict: Verdict, folder: Path, output: Output) -> None:
+    from gradveil.audit.results import read_run
+    from gradveil.audit.verdict import as_json
+    from gradveil.report.terminal import sentences, tables
+
+    report = folder / "report.html"
+    if output.as_json:
+        places = {"folder": str(folder), "report": str(report)}
+        typer.echo(json.dumps(places | as_json(read_run(folder), verdict, output.claim), indent=2))
+    elif not output.quiet:
+        for title, columns, rows in tables(verdict.cells):
+            if title:
+                typer.echo(title)
+            print_table(columns, rows)
+        for sentence in sentences(verdict):
+            typer.echo(sentence)
+        typer.echo(f"report: {report}")
 
 
 def default_folder(config: AuditConfig) -> Path:

@@ -42,7 +42,7 @@ def engine(
 
     gradveil bench engine --model resnet20-4 --images 100 --device cuda --precision tf32 --json
     """
-    from gradveil.cli.options import compute_of
+    from gradveil.cli._options import compute_of
     from gradveil.core.errors import unknown
     from gradveil.models import MODELS
 

@@ -49,7 +49,7 @@ def protect(
 
     gradveil audit --data encoded/encoded.npz   [dim]how much the encoded pictures leak[/dim]
     """
-    from gradveil.cli.options import check_out, compute_of
+    from gradveil.cli._options import check_out, compute_of
     from gradveil.core.choice import parse_pairs
     from gradveil.core.errors import unknown
     from gradveil.data.encoded import ARCHIVE, SHEET

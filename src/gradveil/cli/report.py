@@ -32,7 +32,7 @@ def report(
 
     gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]test "at most 1 % leaks"[/dim]
     """
-    from gradveil.cli.options import check_claim
+    from gradveil.cli._options import check_claim
     from gradveil.core.errors import ConfigError
     from gradveil.report.conclude import conclude
 

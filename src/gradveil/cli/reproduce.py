@@ -40,7 +40,7 @@ def reproduce_cell(
 
     gradveil reproduce-cell runs/mine --trial digits-mine.py_build-b1/none/dlg/unaware/c0003/0 --model mine.py:build
     """
-    from gradveil.cli.options import compute_of
+    from gradveil.cli._options import compute_of
     from gradveil.config.reproduce import as_the_run, reproduce
     from gradveil.core.errors import ConfigError
     from gradveil.core.progress import listening

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from gradveil.cli._help import (
     DATA_OPTION,
@@ -19,7 +22,11 @@ from gradveil.cli._help import (
     SEED,
     WORKERS,
 )
+from gradveil.cli._output import print_summary
 from gradveil.cli.audit import option
+
+if TYPE_CHECKING:
+    from gradveil.search.settings import SearchSettings
 
 WHAT, SCORES = option("What is searched"), option("How policies are scored")
 PROOF, HOW, OUT = option("How they are confirmed"), option("How it is computed"), option("What comes out")
@@ -144,8 +151,14 @@ def search(
 
     gradveil audit --defense ats:policy.json
     """
-    from gradveil.cli.search_run import asked_of, compute_for, run_and_tell
+    from gradveil.cli._options import check_out, compute_on_all_cores, drop_missing
+    from gradveil.core.choice import parse_pairs
     from gradveil.experiment.experiment import default_folder
+    from gradveil.experiment.folder import REPORT
+    from gradveil.experiment.progress import for_stream
+    from gradveil.search.search import search as run_search
+    from gradveil.search.settings import SearchSettings, check_settings
+    from gradveil.search.summary import COLUMNS, rows, sentences
 
     given = {
         "model": model, "weights": weights, "data": data, "library": library, "include": include,
@@ -154,8 +167,33 @@ def search(
         "semi_epochs": semi_epochs, "semi_share": semi_share, "semi_rate": semi_rate, "confirm": confirm,
         "confirm_steps": confirm_steps, "confirm_images": confirm_images, "seed": seed,
     }  # fmt: skip
-    asked = asked_of(given, data_option or [])
-    compute = compute_for(device, precision, workers, ray)
-    run_and_tell(
-        asked, folder or default_folder("search", asked.data, asked.model, asked.to_tables()), out, compute, quiet
-    )
+    options = parse_pairs(data_option or [], "--data-option")
+    settings = SearchSettings(**drop_missing(given), data_options=options)
+    check_settings(settings)
+    compute = compute_on_all_cores(device, precision, workers, ray)
+    folder = folder or default_folder("search", settings.data, settings.model, settings.to_tables())
+    check_out(folder)
+    check_file(out, folder, settings)
+    outcome = run_search(settings, folder, compute=compute, progress=for_stream(quiet))
+    outcome.write(out)
+    if not quiet:
+        print_summary(COLUMNS, rows(outcome), sentences(outcome))
+        typer.echo(f"policy: {out}, page: {folder / REPORT}")
+
+
+def check_file(out: Path, folder: Path, settings: SearchSettings) -> None:
+    """A new file, or the one that this very search has written before."""
+    from gradveil.core.errors import ConfigError
+
+    if out.is_symlink() or out.is_dir() or not str(out).isprintable():
+        raise ConfigError(f"{out}: not a file, choose another name", key="out")
+    if out.resolve().is_relative_to(folder.resolve()):
+        raise ConfigError(f"{out} lies in the folder of the search, choose a place outside", key="out")
+    if not out.exists():
+        return
+    try:
+        stored = json.loads(out.read_bytes()).get("settings")
+    except (ValueError, AttributeError, RecursionError):
+        stored = None
+    if stored != json.loads(json.dumps(settings.to_tables()["search"])):
+        raise ConfigError(f"{out} exists and is not of this search, choose another name", key="out")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from gradveil.cli._help import (
     DATA_OPTION,
     DEVICE,
@@ -20,6 +22,7 @@ from gradveil.cli._help import (
     SEED,
     WORKERS,
 )
+from gradveil.cli._output import print_summary
 from gradveil.cli.audit import METHOD, option
 
 WHAT, TRAINING = option("What is compared"), option("How it is trained")
@@ -145,8 +148,16 @@ def tradeoff(
 
     gradveil tradeoff --data cifar10 --data-option root=DIR --model convnet --clients 100 --per-round 10 --rounds 100
     """
-    from gradveil.cli.tradeoff_run import compute_for, run_and_tell, study_of
+    from gradveil.cli._options import check_out, compute_on_all_cores, drop_missing
+    from gradveil.core.choice import parse_pairs
+    from gradveil.core.errors import ConfigError
     from gradveil.experiment.experiment import default_folder
+    from gradveil.experiment.folder import REPORT
+    from gradveil.experiment.progress import for_stream
+    from gradveil.tradeoff.settings import StudySettings, check_settings
+    from gradveil.tradeoff.study import RESULT
+    from gradveil.tradeoff.study import tradeoff as run_study
+    from gradveil.tradeoff.summary import columns, rows, sentences
 
     given = {
         "model": model, "data": data, "defenses": defense, "noise": noise, "match": match,
@@ -156,8 +167,18 @@ def tradeoff(
         "victim_batch": victim_batch, "stages": stage, "attacked_seeds": attacked_seeds, "attacks": attack,
         "budget": budget, "lpips_weights": lpips_weights, "measure": measure, "seed": seed,
     }  # fmt: skip
-    study = study_of(given, data_option or [], metric or [])
-    compute = compute_for(device, precision, workers, ray)
-    run_and_tell(
-        study, out or default_folder("tradeoff", study.data, study.model, study.to_tables()), compute, seconds, quiet
-    )
+    metrics = tuple(dict.fromkeys([*StudySettings().metrics, *(metric or ())]))
+    options = parse_pairs(data_option or [], "--data-option")
+    settings = StudySettings(**drop_missing(given), metrics=metrics, data_options=options)
+    check_settings(settings)
+    if precision not in ("float32", "tf32"):
+        raise ConfigError(f"must be float32 or tf32 for training, got {precision}", key="precision")
+    if seconds is not None and not seconds > 0:
+        raise ConfigError(f"must be above 0, got {seconds}", key="seconds")
+    compute = compute_on_all_cores(device, precision, workers, ray)
+    folder = out or default_folder("tradeoff", settings.data, settings.model, settings.to_tables())
+    check_out(folder)
+    outcome = run_study(settings, folder, compute=compute, progress=for_stream(quiet), seconds=seconds)
+    if not quiet:
+        print_summary(columns(outcome), rows(outcome), sentences(outcome))
+        typer.echo(f"page: {folder / REPORT}, numbers: {folder / RESULT}")

@@ -142,7 +142,7 @@ def train(
 
     [dim]Run the same command again to resume. gradveil list defenses|models|data prints the names.[/dim]
     """
-    from gradveil.cli.options import check_out, compute_of
+    from gradveil.cli._options import check_out, compute_of
     from gradveil.train.settings import Federation, TrainSettings
 
     check_out(out)

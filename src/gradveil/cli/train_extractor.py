@@ -42,7 +42,7 @@ def train_extractor(
 
     gradveil train-extractor public/ --data-option size=32 --model lenet --epochs 10 --out extractor.safetensors
     """
-    from gradveil.cli.options import compute_of
+    from gradveil.cli._options import compute_of
     from gradveil.core.choice import parse_pairs
     from gradveil.train.data import load_training_part
     from gradveil.train.extractor import ExtractorTraining, store_extractor, train_extractor

@@ -77,7 +77,7 @@ def train_gan(
     gradveil train-gan --data cifar100:root=data --avoid cifar100:root=data,split=test,limit=1000
     --seconds 200 --device cuda --precision bf16 --out gan.safetensors
     """
-    from gradveil.cli.options import check_training, compute_of
+    from gradveil.cli._options import check_training, compute_of
     from gradveil.core.errors import unknown
     from gradveil.generators.gan_course import GanCourse
     from gradveil.generators.labeled_pictures import labeled_pictures

@@ -81,7 +81,7 @@ def train_generator(
     gradveil train-generator enhancer --data pictures.zip:label=name,skip=64 --data utkface:root=faces.zip
     --seconds 120 --device cuda --precision bf16 --out enhancer.safetensors
     """
-    from gradveil.cli.options import check_training, compute_of
+    from gradveil.cli._options import check_training, compute_of
     from gradveil.core.errors import unknown
     from gradveil.generators.learn_autoencoder import train_autoencoder
     from gradveil.generators.learn_enhancer import ADVERSARIAL, NOISE, RATE, Task, train_enhancer

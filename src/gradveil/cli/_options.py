@@ -186,3 +186,19 @@ def _check_cuda(device: str) -> None:
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
         if int(device.partition(":")[2] or 0) >= count:
             raise ConfigError(f"--device: {device} is not here, torch sees {count} CUDA devices, use --device auto")
+
+
+def compute_on_all_cores(device: str, precision: str, workers: int | None, ray: str) -> Compute:
+    """On a CPU one process per core where `workers` is not given."""
+    import torch
+
+    compute = compute_of(device, precision, "auto", None, workers or 0, None, ray)
+    if workers is None and not ray and compute.device == "cpu":
+        return compute_of("cpu", precision, "auto", None, torch.get_num_threads())
+    return compute
+
+
+def drop_missing(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The options that were given, lists as tuples."""
+    values = {name: value for name, value in given.items() if value is not None and value != []}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
