@@ -68,7 +68,7 @@ def records_of(
     """Two clients in float32, from the audit to its journal."""
     examples, options = changes.pop("examples", 1), changes.pop("options", brief(name, 5))
     threat = ThreatModel(may_plant=True)
-    model = tiny(shape, single=name == "linear-model")
+    model = tiny(shape, single=ATTACK_ROWS[name].single)
     victims: Scenario = scene(model, 2, examples, shape=shape, labels=one_hot(2, examples), threat=threat)
     victims = replace(victims, private=type(victims.private)(*(x.float() for x in victims.private)))
     attack, known = ATTACKS[name](**options), ATTACK_ROWS[name].defense

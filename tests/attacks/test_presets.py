@@ -29,8 +29,7 @@ from gradveil.engine.spaces.pixels import Pixels
 SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cosine")  # of ATS; each may have variants
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]
 LAYERED = [name for name in ATTACKS if "without" in options_of(ATTACKS[name])]
-READING = ("linear-model", "rtf", "cah", "unmix")  # need the one layer that they read pictures off
-each_attack = pytest.mark.parametrize("name", [name for name in ATTACKS if name not in READING])
+each_attack = pytest.mark.parametrize("name", ATTACKS)
 each_preset = pytest.mark.parametrize("name", PRESETS)
 each_search = pytest.mark.parametrize("name", [name for name in LAYERED if name != "linear"])
 each_layered = pytest.mark.parametrize("name", LAYERED)
@@ -171,12 +170,16 @@ def test_patterns_come_from_the_command_line_and_from_toml(name: str) -> None:
 
 @each_attack
 def test_an_update_in_part_is_attacked_by_what_there_is(name: str) -> None:
-    """Frozen layers, or a client that sends some of them: the first layers alone still tell."""
+    """Frozen layers, or a client that sends some of them: the first layers alone still tell. An attack that reads
+    pictures off another layer refuses."""
     seen = seen_by(name, 2)
     first = {next(iter(seen.update)).partition(".")[0]}
     part = in_part(seen, lambda key: key.partition(".")[0] in first)
     assert 0 < len(part.update) < len(seen.update)
-    got = reconstructed(name, part)
+    try:
+        got = reconstructed(name, part)
+    except NotApplicableError:
+        return
     assert got.loss.isfinite().all()
     assert got.images.isfinite().all()
     assert got.images.shape == (2, 1, 3, 8, 8)

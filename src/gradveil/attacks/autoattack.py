@@ -28,8 +28,6 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.defenses.oasis import Oasis
-from gradveil.defenses.stack import Stack
 from gradveil.engine.distance import Cosine
 from gradveil.engine.matcher import Loop, OneTrial
 from gradveil.engine.priors.prior import TotalVariation
@@ -90,8 +88,7 @@ def planted_stages(examples: int, copies: int = 1, transforms: str = "") -> dict
 
 def transforms_of(defenses: Iterable[Defense]) -> str:
     """What makes the copies of all these defenses, as `cah` takes it; empty where none of them makes any."""
-    parts = [part for one in defenses for part in (one.defenses if isinstance(one, Stack) else (one,))]
-    return "+".join(dict.fromkeys(name for part in parts if isinstance(part, Oasis) for name in part.transforms))
+    return "+".join(dict.fromkeys(name for one in defenses for name in one.knowledge().transforms))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -44,7 +44,7 @@ class Cell:
 
     @property
     def undefended(self) -> bool:
-        return type(self.defense) is Defense
+        return self.defense.is_none
 
     def key(self, client: str, example: int) -> str:
         kind = self.control or self.attacker
@@ -165,10 +165,10 @@ class Grid:
     @property
     def none(self) -> str:
         """The label of the undefended model."""
-        return next((label for label, defense in self.defenses.items() if type(defense) is Defense), UNDEFENDED)
+        return next((label for label, defense in self.defenses.items() if defense.is_none), UNDEFENDED)
 
     def cell(self, scenario: Scenario, label: str, defense: Defense, attack: str) -> Cell:
-        method = self.attacks[attack].undefended() if type(defense) is Defense else self.attacks[attack]
+        method = self.attacks[attack].undefended() if defense.is_none else self.attacks[attack]
         return Cell(scenario=scenario, label=label, defense=defense, attack=attack, method=method,
                     seed=self.seed, compute=self.compute, compared=self.compare)  # fmt: skip
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 
 from gradveil.audit.plan import Cell, Grid, clients_of, diagnostic
 from gradveil.core.compute import Compute
-from gradveil.core.defense import Defense
 from gradveil.core.scenario import Scenario, described
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
@@ -52,7 +51,7 @@ def positive_control(audit: Audit, compute: Compute, size: int | None = None) ->
     if not audit.scenario.has_truth:
         stand_in = audit.stand_in
         return None if stand_in is None else placed(clients_of(stand_in, slice(size or compute.shard)), compute)
-    undefended = any(type(defense) is Defense for defense in audit.defenses.values())
+    undefended = any(defense.is_none for defense in audit.defenses.values())
     if undefended and any(s.regime == "diagnostic" for s in (audit.scenario, *audit.also)):
         return None
     easiest = diagnostic(audit.scenario, early=audit.early is not None)

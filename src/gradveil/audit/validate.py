@@ -42,7 +42,7 @@ def _check_parts(audit: Audit) -> None:
     for kind, parts in (("defense", audit.defenses), ("attack", audit.attacks), ("metrics", audit.metrics)):
         if not parts:
             raise ConfigError(f"{kind}: none is given, give at least one")
-    if type(audit.defenses.get(UNDEFENDED, Defense())) is not Defense:
+    if not audit.defenses.get(UNDEFENDED, Defense()).is_none:
         raise ConfigError(f"defense.{UNDEFENDED}: is the label of the undefended model, choose another label")
 
 

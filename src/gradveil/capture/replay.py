@@ -68,7 +68,7 @@ def replay(
         return Replay(status="not reproduced", error=error, cosine=angle, fits=name, fit_error=best)
     left = pattern(update)
     # nobody changed it: then another picture of the same kind is the likelier reason
-    changed = bool(left) or not (defense is None or type(defense) is Defense)
+    changed = bool(left) or not (defense is None or defense.is_none)
     known = changed and decoys is not None and _explains_best(model, capture.training, update, angle, batch, decoys)
     return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)
 
@@ -96,7 +96,7 @@ def _defended(
     model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None, update: Update, allowed: float
 ) -> bool:
     """Whether the defense that was told leads there: one that draws at random never does."""
-    if defense is None or type(defense) is Defense:
+    if defense is None or defense.is_none:
         return False
     return relative_error(update, trained(model, batch, training, defense)) <= allowed
 

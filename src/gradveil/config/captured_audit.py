@@ -107,7 +107,7 @@ def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
 
 
 def _replays(case: Case, found: Found, dataset: Dataset | None, defenses: Sequence[Defense]) -> dict[str, Replay]:
-    told = next((defense for defense in defenses if type(defense) is not Defense), None)
+    told = next((defense for defense in defenses if not defense.is_none), None)
     constants = None if dataset is None else (tuple(dataset.mean), tuple(dataset.std))
     more = {"defense": told, "decoys": found.public, "constants": constants}
     return {client: replay(case.capture, case.model, client, batch, **more) for client, batch in found.batches.items()}

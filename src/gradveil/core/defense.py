@@ -121,6 +121,11 @@ class Defense:
         return type(self).noise_multiplier is not Defense.noise_multiplier
 
     @property
+    def is_none(self) -> bool:
+        """Whether it is no defense: the undefended model."""
+        return type(self) is Defense
+
+    @property
     def parts(self) -> tuple[Defense, ...]:
         """Those that it is made of, the innermost first."""
         return (self,)

@@ -61,6 +61,7 @@ class Knowledge:
 
     views: tuple[View, ...] = ()  # what may have happened to the pictures, one for each draw that there could have been
     copies: int = 1  # pictures fed for each one of the client's
+    transforms: tuple[str, ...] = ()  # what makes the copies, by their names in `gradveil.defenses.oasis`
     mixes: bool = False  # whether pictures are mixed with others
     decoders: tuple[str, ...] = ()  # names of the attacks that undo what it does to pictures
     mixture: Mixture | None = None  # what was mixed, weights [client, encoding, source]

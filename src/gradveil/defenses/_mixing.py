@@ -19,7 +19,6 @@ from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.knowledge import Knowledge, Mixture
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Update
-from gradveil.defenses.stack import Stack
 
 MARGIN = 0.1  # of the bound above 1 / k: with less, next to no draw is kept
 AT_ONCE = 256
@@ -96,8 +95,7 @@ class Mixing(Defense):
 
 def mixing_in(defense: Defense | None) -> Mixing:
     """The mixing that a known defense is, or that a stack has in it."""
-    parts = defense.defenses if isinstance(defense, Stack) else (defense,)
-    for part in parts:
+    for part in () if defense is None else defense.parts:
         if isinstance(part, Mixing):
             return part
     raise NotApplicableError("decoding: the defense mixes no pictures, take another attack")

@@ -15,6 +15,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.core.knowledge import Knowledge
 from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.core.types import Batch, Update
@@ -61,6 +62,9 @@ class Oasis(Defense):
     def batch(self, batch: Batch, rng: Generator) -> Batch:
         labels = batch.labels.unsqueeze(1).expand(-1, self.copies, -1)
         return Batch(self.of_each(batch.images).flatten(0, 1), labels.flatten(0, 1))
+
+    def knowledge(self) -> Knowledge:
+        return Knowledge(copies=self.copies, transforms=tuple(self.transforms))
 
     def surrogate(self, seen: Update) -> Oasis:
         """It draws nothing, so an informed attacker enlarges its own pictures and looks for the private ones alone."""

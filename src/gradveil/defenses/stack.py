@@ -113,6 +113,7 @@ class Stack(Defense):
         return Knowledge(
             views=tuple(map(chained, product(*views))) if views else (),
             copies=self.copies,
+            transforms=tuple(dict.fromkeys(name for known in each for name in known.transforms)),
             mixes=any(known.mixes for known in each),
             decoders=tuple(dict.fromkeys(name for known in each for name in known.decoders)),
         )
