@@ -33,10 +33,10 @@ CHECKED = (
     "gradveil.engine.finish",
     "gradveil.engine.labels",
     "gradveil.engine.lbfgs",
-    "gradveil.engine.memory",
+    "gradveil.engine.chunks",
     "gradveil.engine.priors.prior",
-    "gradveil.engine.selection",
-    "gradveil.engine.spaces.pixels",
+    "gradveil.engine.finish",
+    "gradveil.engine.spaces.space",
 )
 install_import_hook(CHECKED, "beartype.beartype")
 

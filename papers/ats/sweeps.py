@@ -22,7 +22,7 @@ from victims import Bench, attacked_together, bench_of, defense_of, pictures_of,
 from gradveil.attacks.invertgrad import invertgrad_ats
 from gradveil.data import Dataset
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -27,8 +27,8 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data import Dataset, load
+from gradveil.engine.finish import by_match_and_roughness
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.selection import by_match_and_roughness
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS, load_weights
 

@@ -13,12 +13,10 @@ from torch import Tensor
 
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
-from gradveil.attacks.decoding.clusters import assigned, clustered, pictures_by_class
+from gradveil.attacks.decoding.clusters import assigned, clustered, pictures_by_class, refined
 from gradveil.attacks.decoding.leak import side_by_side
-from gradveil.attacks.decoding.refine import refined
-from gradveil.attacks.decoding.regression import descended, misfit_of, solved, solved_without_signs
+from gradveil.attacks.decoding.regression import descended, made_alike, misfit_of, solved, solved_without_signs
 from gradveil.attacks.decoding.same_source import PAIRS, SameSource, drawn_pairs, logits_of_all_pairs, trained
-from gradveil.attacks.decoding.signs import made_alike
 from gradveil.attacks.dlg import dlg
 from gradveil.audit.plan import Grid
 from gradveil.config import from_tables

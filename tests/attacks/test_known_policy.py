@@ -30,7 +30,7 @@ from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Sgd, Steps
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.engine.spaces.learned_translation import Affine, Gain, Padding, Part, Shifted, Transformed, starts
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 SEEN = seen_in(four_pictures(2))

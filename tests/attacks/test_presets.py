@@ -24,7 +24,7 @@ from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.lbfgs_plain import PlainLbfgs
 from gradveil.engine.optimizer import Adam, Sgd, Steps
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 
 SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cosine")  # of ATS; each may have variants
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]

@@ -26,7 +26,7 @@ from gradveil.engine.finish import Enhance, Sequence, clamp, equalize, files_of
 from gradveil.engine.optimizer import Adam, CosineDecay
 from gradveil.engine.spaces.bicubic import Bicubic
 from gradveil.engine.spaces.generator import Decoded
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 from gradveil.generators.autoencoder import Autoencoder
 from gradveil.generators.provenance import record_of
 from gradveil.generators.stored import store_network

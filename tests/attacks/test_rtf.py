@@ -24,7 +24,7 @@ from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.prune import Prune
-from gradveil.engine.memory import cpu_bytes
+from gradveil.engine.chunks import cpu_bytes
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.start import weights_from

@@ -34,7 +34,7 @@ from gradveil.core.seeds import Seed
 from gradveil.defenses.prune import Prune
 from gradveil.engine.backend import choose
 from gradveil.engine.distance import L1, L2, Cosine, Distance
-from gradveil.engine.sweep import rules_of_modules as modules
+from gradveil.engine.sweep import find_rules as modules
 from gradveil.engine.sweep.convolution import DirectConv, PatchConv, RowConv
 from gradveil.engine.sweep.patches import ChannelsFirst, ChannelsLast, Geometry
 

@@ -20,11 +20,10 @@ from gradveil.core.progress import listening
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Latent
 from gradveil.engine.descent import Stop
-from gradveil.engine.finish import keep
+from gradveil.engine.finish import by_match_and_roughness, by_objective, keep
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Sgd
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.selection import by_match_and_roughness, by_objective
 
 DOUBLE = Compute(precision="float64")
 PLAIN = invertgrad(steps=20, tv=1e-2)

@@ -9,7 +9,7 @@ import torch
 from scenes import CLASSES, drawn, four_pictures, one_picture, perceptron, scene, seen_in, smooth, usual
 from torch import Tensor
 
-from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
+from gradveil.attacks.gradinversion import gradinversion_full, gradinversion_full_paper
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario, ThreatModel
 from gradveil.core.seeds import Seed
@@ -17,8 +17,7 @@ from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.engine import chunks
 from gradveil.engine.labels import given_or_lowest
-from gradveil.engine.langevin import Langevin, WarmCosine
-from gradveil.engine.optimizer import Adam
+from gradveil.engine.optimizer import Adam, Langevin, WarmCosine
 from gradveil.engine.priors.group import GroupConsistency, best_shift, shifted, together
 from gradveil.engine.priors.prior import BatchNormStatistics, TotalVariation
 from gradveil.metrics.psnr import peak_signal_to_noise

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.core.seeds import Seed
 from gradveil.engine.optimizer import Adam, Constant, CosineDecay, Optimizer, Schedule, Sgd, Steps
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 
 STEPS = 20
 LEVELS: dict[str, tuple[Schedule, Callable[[int], float]]] = {

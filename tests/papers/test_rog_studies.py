@@ -27,7 +27,7 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
-from gradveil.engine.spaces.pixels import APART
+from gradveil.engine.spaces.space import APART
 from gradveil.models.lenet import lenet
 
 STUDIES = Path(__file__).resolve().parents[2] / "papers/rog"

@@ -7,10 +7,13 @@ from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
-from gradveil.attacks.dlg import dlg, dlg_code, dlg_paper
-from gradveil.attacks.dlg_joint import dlg_joint
-from gradveil.attacks.gradinversion import gradinversion, gradinversion_ats
-from gradveil.attacks.gradinversion_full import gradinversion_full, gradinversion_full_paper
+from gradveil.attacks.dlg import dlg, dlg_code, dlg_joint, dlg_paper
+from gradveil.attacks.gradinversion import (
+    gradinversion,
+    gradinversion_ats,
+    gradinversion_full,
+    gradinversion_full_paper,
+)
 from gradveil.attacks.headless import headless
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
 from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats

@@ -29,9 +29,9 @@ from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
 from gradveil.engine.distance import Cosine
+from gradveil.engine.finish import ROUGHNESS
 from gradveil.engine.matcher import Loop, OneTrial
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.selection import ROUGHNESS
 
 PAPER = Paper(
     "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",

@@ -20,8 +20,7 @@ from gradveil.attacks.imprint.copy_aware_traps import Rehearsal, separating_rows
 from gradveil.attacks.imprint.functional import FEWEST
 from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.readout import gradients
-from gradveil.attacks.imprint.reconstruction import counted, reconstruction
+from gradveil.attacks.imprint.readout import counted, gradients, reconstruction
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
 from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Attack, Reconstruction
@@ -32,7 +31,6 @@ from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses.oasis import Oasis
-from gradveil.engine.history_average import averaged
 
 PAPER = Paper(
     "When the Curious Abandon Honesty: Federated Learning Is Not Private",
@@ -113,7 +111,7 @@ class TrapWeights(Attack):
         imprint_in(seen, "cah")
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        seen = averaged(seen).as_fed()
+        seen = seen.average_rounds().as_fed()
         place = place_of(seen, self.at, "cah")
         how = {"box": self.box, "same": self.same, "seed": Seed(), "consistent": bool(self.separate)}
         reads = [candidates(gradient, place, seen.examples, **how) for gradient in gradients(seen, "cah")]

@@ -14,10 +14,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.attacks.decoding.clusters import assigned, needs_similarity
+from gradveil.attacks.decoding.clusters import assigned, needs_similarity, refined
 from gradveil.attacks.decoding.decoder import INNER, Decoder, Inner, Mixed
 from gradveil.attacks.decoding.leak import Encodings, Leak
-from gradveil.attacks.decoding.refine import refined
 from gradveil.attacks.decoding.regression import solved, solved_without_signs
 from gradveil.attacks.decoding.same_source import logits_of_all_pairs, trained
 from gradveil.core.errors import ConfigError, NotApplicableError

@@ -7,6 +7,11 @@ given or inferred by iDLG instead of being optimized along.
 
 `dlg-code` and `dlg-paper` are what ATS (Gao et al., 2021) compares with, in its code and in its text. Both run torch's
 L-BFGS without a line search on the plain sum of squares, in an open space.
+
+`dlg-joint` searches for the labels beside the pictures, as published. It is for attackers who are not given the labels
+(`labels = inferred`); one who is has nothing to search for and runs `dlg`. Reading labels off the last layer is cheaper
+and right more often, so it is for models whose last layer does not tell them (no linear head, a frozen head, more
+examples than classes) and for small models: the fast back end needs fixed labels, so `vmap` or `loop` runs it.
 """
 
 from __future__ import annotations
@@ -20,7 +25,8 @@ from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.lbfgs_plain import PlainLbfgs
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.spaces.pixels import Pixels, Start
+from gradveil.engine.spaces.joint_labels import JointLabels, free
+from gradveil.engine.spaces.space import Pixels, Start
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 VALUES = 20  # of the objective in one iteration of torch's L-BFGS
@@ -98,3 +104,24 @@ dlg_paper = Preset(
     f"{OPTIONS}",
     fixed=PARTS, steps=300 * VALUES, tv=0.0, restarts=16, rate=1.0,
 )  # fmt: skip
+
+
+def dlg_joint(
+    *,
+    steps: int = 4800,
+    tv: float = 3e-4,
+    restarts: int = 4,
+    boxed: bool = True,
+    only: tuple[str, ...] = (),
+    without: tuple[str, ...] = (),
+) -> Inversion:
+    """DLG that also searches for the labels, for attackers who are not given them."""
+    return Inversion(
+        distance=L2(relative=True, only=only, without=without),
+        space=JointLabels(Pixels(start="normal", boxed=boxed)),
+        priors=(TotalVariation(tv),) if tv else (),
+        optimizer=Lbfgs(),
+        steps=steps,
+        restarts=restarts,
+        infer_labels=free,
+    )

@@ -20,7 +20,7 @@ from gradveil.core.seeds import Seed
 from gradveil.engine.distance import Cosine, Unmatched
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.labels import last_linear
-from gradveil.engine.spaces.pixels import Start
+from gradveil.engine.spaces.space import Start
 
 PAPER = None  # it is ours: invertgrad with one layer less
 

@@ -12,11 +12,11 @@ from collections.abc import Callable
 from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
 from gradveil.engine.distance import Cosine, Distance
+from gradveil.engine.finish import by_match_and_roughness, by_objective
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Optimizer, Steps
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.selection import by_match_and_roughness, by_objective
-from gradveil.engine.spaces.pixels import Pixels, Start
+from gradveil.engine.spaces.space import Pixels, Start
 
 PAPER = Paper(
     "Inverting Gradients: How easy is it to break privacy in federated learning?",

@@ -20,7 +20,7 @@ from gradveil.core.preset import Preset
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.optimizer import Adam, Steps
 from gradveil.engine.spaces.learned_translation import Affine, Begin, Gain, Padding, Part, Shifted, Transformed, starts
-from gradveil.engine.spaces.pixels import Pixels, Reveal, Start
+from gradveil.engine.spaces.space import Pixels, Reveal, Start
 from gradveil.engine.spaces.unknown_view import Viewed
 
 PAPER = Paper(

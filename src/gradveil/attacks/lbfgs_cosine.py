@@ -14,7 +14,7 @@ from gradveil.engine.distance import Cosine
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.engine.spaces.pixels import Pixels, Start
+from gradveil.engine.spaces.space import Pixels, Start
 
 PAPER = Paper(
     "Privacy-Preserving Collaborative Learning with Automatic Transformation Search",

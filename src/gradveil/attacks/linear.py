@@ -25,7 +25,6 @@ from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Labels
 from gradveil.engine.distance import matched
-from gradveil.engine.history_average import averaged
 from gradveil.engine.labels import given_or_idlg
 from gradveil.models.normalize import constants_of
 
@@ -68,7 +67,7 @@ class FirstLinear(Attack):
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = HERE) -> Reconstruction:
         """`loss` is the share of dW that the pictures found do not explain."""
-        seen = averaged(seen)
+        seen = seen.average_rounds()
         weight, bias = self._gradients_of(seen, first_linear(seen, seed))
         if seen.as_fed().examples == 1:
             inputs, found = _fit(weight, bias)

@@ -23,7 +23,6 @@ from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.engine.history_average import averaged
 from gradveil.models.normalize import constants_of
 
 PAPER = Paper(
@@ -57,7 +56,7 @@ class LinearModel(Attack):
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         """`loss` is the share of dW that the pictures found do not explain."""
-        seen = averaged(seen)
+        seen = seen.average_rounds()
         name = _only_layer(seen)
         labels = labels_of(seen)
         weight, bias = seen.update[f"{name}.weight"], seen.update[f"{name}.bias"]

@@ -29,7 +29,7 @@ from gradveil.engine.optimizer import Adam, CosineDecay
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.engine.spaces.bicubic import Bicubic
 from gradveil.engine.spaces.generator import Decoded
-from gradveil.engine.spaces.pixels import Pixels, Space, Start
+from gradveil.engine.spaces.space import Pixels, Space, Start
 
 PAPER = Paper(
     "Gradient Obfuscation Gives a False Sense of Security in Federated Learning",

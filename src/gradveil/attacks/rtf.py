@@ -17,8 +17,7 @@ from torch import Tensor, nn
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
 from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site, standard_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.readout import differences, gradients
-from gradveil.attacks.imprint.reconstruction import counted, reconstruction
+from gradveil.attacks.imprint.readout import counted, differences, gradients, reconstruction
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
@@ -26,7 +25,6 @@ from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.engine.history_average import averaged
 
 PAPER = Paper(
     "Robbing the Fed: Directly Obtaining Private Data in Federated Learning with Modified Models",
@@ -93,7 +91,7 @@ class RobbingTheFed(Attack):
         imprint_in(seen, "rtf")
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        seen = averaged(seen).as_fed()
+        seen = seen.average_rounds().as_fed()
         place = place_of(seen, self.at, "rtf")
         kind = {"cumulative": not self.sparse, "bins": 1 if self.target else self.neurons}
         reads = [differences(gradient, seen.examples, **kind) for gradient in gradients(seen, "rtf")]

@@ -13,10 +13,10 @@ from gradveil.core.attack import Attack
 from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.observation import REDRAWN
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.engine.history_average import REDRAWN
 from gradveil.experiment.record import Attacker, Control
 
 STAGES = ("model", "data", "batch", "gradient", "update")

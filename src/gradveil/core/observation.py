@@ -20,6 +20,8 @@ from gradveil.core.types import Batch, Labels, Update
 if TYPE_CHECKING:
     from gradveil.core.defense import Defense
 
+REDRAWN = ("data", "batch")  # stages at which a defense may feed other pictures in every round
+
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
@@ -59,6 +61,19 @@ class Observation:
         labels = None if self.labels is None else self.labels.repeat_interleave(copies, 1)
         earlier = tuple(one.as_fed() for one in self.history)
         return replace(self.unaware(), examples=copies * self.examples, labels=labels, history=earlier)
+
+    def average_rounds(self) -> Observation:
+        """One round in the place of all, with the mean of their updates: noise of mean zero falls by sqrt(rounds).
+
+        Not by an attacker who knows that the pictures may be others in every round: it keeps to the last one.
+        """
+        if not self.history:
+            return self
+        if self.defense is not None and any(self.defense.acts_at(stage) for stage in REDRAWN):
+            return replace(self, history=())
+        rounds = (*self.history, self)
+        mean = {name: torch.stack([one.update[name] for one in rounds]).mean(0) for name in self.update}
+        return replace(self, update=mean, history=())
 
     def unaware(self) -> Observation:
         """The same round for an attacker who does not know the defense; what was given away besides stays."""

@@ -1,16 +1,18 @@
-"""Trials in chunks that fit the memory, and chunks on the cores of a CPU. Neither ever changes a result."""
+"""Trials in chunks that fit the memory, measured, and chunks on the cores of a CPU. Neither ever changes a result."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradveil.core.compute import Compute
 from gradveil.core.threads import threads
-from gradveil.engine.memory import trials_that_fit
 
 Part = TypeVar("Part")
 Trials = list[tuple[int, int]]
@@ -18,6 +20,7 @@ Trials = list[tuple[int, int]]
 ON_A_GPU = 1024  # trials at once: more gains nothing, the arithmetic is the limit by then
 ON_A_CORE = 64  # more no longer fit the cache
 HEAVY = 20_000_000  # bytes of a trial above which a core is busy with few of them, and the cache sooner full
+SHARE = 0.5  # of what is free: a graph's own pool and the allocator's gaps take the rest
 
 
 def run(
@@ -94,3 +97,50 @@ def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: 
 
 def is_out_of_memory(error: Exception) -> bool:
     return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def bytes_of(evaluate: Callable[[], Any], device: str) -> int:
+    """What one evaluation takes."""
+    return gpu_bytes(evaluate) if device.startswith("cuda") else cpu_bytes(evaluate)
+
+
+def trials_that_fit(each: int, device: str, sharers: int = 1) -> int:
+    """How many trials of so many bytes may run at once on each of the sharers."""
+    free = torch.cuda.mem_get_info()[0] if device.startswith("cuda") else free_cpu_bytes()
+    return max(1, int(SHARE * free / sharers / max(each, 1)))
+
+
+def free_cpu_bytes() -> int:
+    """What the system says; where it does not say (macOS), 4 GiB."""
+    if "SC_AVPHYS_PAGES" not in os.sysconf_names:
+        return 4 * 2**30
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def gpu_bytes(evaluate: Callable[[], Any]) -> int:
+    """The peak above what was there before."""
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    evaluate()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def cpu_bytes(evaluate: Callable[[], Any]) -> int:
+    """Everything that was allocated: above the peak, but a CPU keeps no such account."""
+    with _Allocations() as seen:
+        evaluate()
+    return seen.bytes
+
+
+class _Allocations(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        inputs = {x.data_ptr() for x in args if isinstance(x, Tensor)}
+        for x in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(x, Tensor) and x.data_ptr() not in inputs:  # views take nothing
+                self.bytes += x.numel() * x.element_size()
+        return out

@@ -14,7 +14,7 @@ from gradveil.core.types import Labels, Latent
 from gradveil.engine.matcher import JointMatcher, Matcher
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.prior import Penalty
-from gradveil.engine.spaces.pixels import BoundSpace
+from gradveil.engine.spaces.space import BoundSpace
 
 Carry = dict[str, Tensor]
 LOOK_EVERY = 100  # steps between looks at whether everyone is done: a look waits for the device

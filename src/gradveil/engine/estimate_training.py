@@ -24,7 +24,7 @@ from gradveil.engine.distance import Cosine
 from gradveil.engine.labels import given_or_idlg
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.matcher import OneTrial
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 
 STEPS = (1, 2, 5, 10)  # local steps that are tried
 CLIENTS = 4

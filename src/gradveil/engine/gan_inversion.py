@@ -13,9 +13,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Latent
 from gradveil.engine import chunks
-from gradveil.engine.chunks import Trials
+from gradveil.engine.chunks import Trials, bytes_of
 from gradveil.engine.descent import Descent, Objective, best_of, eager, graphed
-from gradveil.engine.memory import bytes_of
 from gradveil.engine.optimizer import Adam, CosineDecay
 from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.base import Generator

@@ -17,23 +17,19 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Latent
 from gradveil.engine import chunks
 from gradveil.engine.backend import Chosen, choose
-from gradveil.engine.chunks import Trials
+from gradveil.engine.chunks import Trials, bytes_of
 from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
 from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.estimate_training import estimated
-from gradveil.engine.finish import Finish, clamp, files_of
-from gradveil.engine.history_average import averaged
+from gradveil.engine.finish import Finish, Selection, by_objective, clamp, files_of
 from gradveil.engine.labels import InferLabels, given_or_idlg
-from gradveil.engine.memory import bytes_of
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.group import together
 from gradveil.engine.priors.prior import Prior, applicable
-from gradveil.engine.selection import Selection, by_objective
 from gradveil.engine.spaces.generator import Decoded
-from gradveil.engine.spaces.guess_view import alone, likeliest, steps_of
 from gradveil.engine.spaces.joint_labels import BoundJointLabels
-from gradveil.engine.spaces.pixels import Space
-from gradveil.engine.spaces.unknown_view import Guesses, Viewed, learns_the_policy, through
+from gradveil.engine.spaces.space import Space
+from gradveil.engine.spaces.unknown_view import Guesses, Viewed, alone, learns_the_policy, likeliest, steps_of, through
 
 Prepare = Callable[[Trials], tuple[Descent, Latent]]
 
@@ -68,7 +64,7 @@ class Inversion(Attack):
         return replace(self, steps=2 * self.steps)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        seen, estimates = self.completed(averaged(seen), compute)
+        seen, estimates = self.completed(seen.average_rounds(), compute)
         seen = replace(seen, labels=self.infer_labels(seen))
         priors, missing = applicable(self.priors, seen)
         attack, guesses = replace(self, priors=priors).adapted(seen, seed, compute)

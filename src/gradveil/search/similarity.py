@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining
 from gradveil.engine import chunks
-from gradveil.engine.memory import bytes_of, trials_that_fit
+from gradveil.engine.chunks import bytes_of, trials_that_fit
 from gradveil.search.per_sample import Inner, OnePicture
 from gradveil.search.per_sample_backend import BackEnd, chosen
 

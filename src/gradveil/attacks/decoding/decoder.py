@@ -16,8 +16,7 @@ from torch import Tensor
 
 from gradveil.attacks.decoding.joint_search import searched
 from gradveil.attacks.decoding.leak import Encodings, Leak, encodings_of
-from gradveil.attacks.decoding.regression import descended, misfit_of, solved, solved_without_signs
-from gradveil.attacks.decoding.signs import made_alike
+from gradveil.attacks.decoding.regression import descended, made_alike, misfit_of, solved, solved_without_signs
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.invertgrad import invertgrad

@@ -19,7 +19,7 @@ from gradveil.engine.backend import choose
 from gradveil.engine.descent import Descent, Objective, best_of, eager
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.matcher import Matcher
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 
 
 @dataclass(frozen=True)

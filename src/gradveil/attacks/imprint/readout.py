@@ -5,14 +5,15 @@ Only the rows that are asked for are touched: with 4,096 units and pictures of 2
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from gradveil.attacks.imprint.insertion import imprint_in
+from gradveil.attacks.imprint.insertion import Place, imprint_in
+from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.types import Labels
@@ -20,6 +21,7 @@ from gradveil.engine.labels import given_or_idlg
 
 ROUNDING = 16  # units in the last place of the largest entry: what is less is no picture
 AT_ONCE = 2**26  # numbers of the gradient that are looked at together
+BLANK = 0.5  # mid-gray where nothing was read
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,3 +116,30 @@ def labels_of(seen: Observation) -> Labels:
     except NotApplicableError:
         like = next(iter(seen.update.values()))
         return like.new_full((len(seen.names), seen.examples, seen.classes), 1 / seen.classes)
+
+
+def reconstruction(seen: Observation, reads: Sequence[Read], place: Place, notes: tuple[str, ...]) -> Reconstruction:
+    """`loss` is the share of the pictures that were not found."""
+    found = torch.stack([read.found for read in reads])
+    pictures = place.pictures(torch.stack([read.inputs for read in reads])).clamp(0, 1)
+    sound = torch.tensor([read.sound for read in reads], device=found.device)
+    loss = 1 - found.to(pictures).mean(-1)
+    return Reconstruction(
+        images=torch.where(found[..., None, None, None], pictures, BLANK),
+        labels=labels_of(seen),
+        found=found,
+        loss=loss.masked_fill(~sound, torch.nan),
+        notes=(*notes, *doubts(seen)),
+    )
+
+
+def counted(reads: Sequence[Read]) -> str:
+    """`3 to 8` or `8`: how many bins or units held anything."""
+    low, high = min(r.filled for r in reads), max(r.filled for r in reads)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+def doubts(seen: Observation) -> tuple[str, ...]:
+    if seen.training.steps > 1:
+        return ("several local steps: the planted layer moves between them, so fewer pictures are read exactly",)
+    return ()

@@ -17,7 +17,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Images, Latent
-from gradveil.engine.spaces.pixels import BoundPixels, Pixels, Start
+from gradveil.engine.spaces.space import BoundPixels, Pixels, Start
 
 
 @dataclass(frozen=True, kw_only=True)

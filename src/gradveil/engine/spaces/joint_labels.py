@@ -11,7 +11,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.scenario import Loss
 from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Images, Labels, Latent
-from gradveil.engine.spaces.pixels import BoundSpace, Space
+from gradveil.engine.spaces.space import BoundSpace, Space
 
 LOGITS = "labels"  # their name in the latent
 

@@ -20,7 +20,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Images, Latent
-from gradveil.engine.spaces.pixels import BoundPixels, Pixels, Reveal
+from gradveil.engine.spaces.space import BoundPixels, Pixels, Reveal
 
 Padding = Literal["black", "gray"]
 Begin = Literal["rest", "spread"]

@@ -10,9 +10,8 @@ import torch
 import torch.fx
 from torch import Tensor, nn
 
-from gradveil.engine.sweep.functions import function_rule
+from gradveil.engine.sweep.find_rules import CannotSweep, function_rule, module_rules
 from gradveil.engine.sweep.rule import Rule
-from gradveil.engine.sweep.rules_of_modules import CannotSweep, module_rules
 from gradveil.engine.sweep.weighted_layers import ParameterRule
 
 

@@ -15,7 +15,7 @@ from gradveil.core.scenario import ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.engine.spaces.joint_labels import JointLabels
 from gradveil.engine.spaces.learned_translation import Gain, Shifted, Transformed
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 from gradveil.engine.spaces.unknown_view import Guesses, Look, Viewed, learns_the_policy, through
 
 VIEWS = (

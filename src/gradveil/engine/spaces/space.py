@@ -1,4 +1,4 @@
-"""Spaces: what is optimized. A latent carries a leading trial axis; so do all methods."""
+"""A space is what a search changes; the plainest is the pixels. A latent carries a leading trial axis, so do all methods."""
 
 from __future__ import annotations
 

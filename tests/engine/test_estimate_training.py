@@ -21,7 +21,7 @@ from gradveil.engine.estimate_training import LeastSquares, estimated
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.labels import inferred
 from gradveil.engine.lbfgs import Lbfgs
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 HERE, DOUBLE = Compute(), Compute(precision="float64")

@@ -33,8 +33,7 @@ from gradveil.defenses.stack import Stack
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.priors.group import GroupConsistency
 from gradveil.engine.priors.prior import BatchNormStatistics, Norm, TotalVariation
-from gradveil.engine.spaces.guess_view import FEWEST, alone, likeliest, steps_of
-from gradveil.engine.spaces.unknown_view import Guesses, Viewed
+from gradveil.engine.spaces.unknown_view import FEWEST, Guesses, Viewed, alone, likeliest, steps_of
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.lenet import lenet
 

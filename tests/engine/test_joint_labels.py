@@ -8,8 +8,7 @@ import pytest
 import torch
 from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_labels, smooth, usual
 
-from gradveil.attacks.dlg import dlg
-from gradveil.attacks.dlg_joint import dlg_joint
+from gradveil.attacks.dlg import dlg, dlg_joint
 from gradveil.audit.plan import Cell
 from gradveil.audit.trial import Judge, labels_right, run_cell
 from gradveil.core.attack import Attack
@@ -24,7 +23,7 @@ from gradveil.engine.backend import choose
 from gradveil.engine.distance import L2, Cosine
 from gradveil.engine.matcher import Loop, NoMatch, OneTrial, Vmap
 from gradveil.engine.spaces.joint_labels import JointLabels
-from gradveil.engine.spaces.pixels import Pixels
+from gradveil.engine.spaces.space import Pixels
 from gradveil.metrics import METRICS
 from gradveil.metrics.psnr import peak_signal_to_noise
 

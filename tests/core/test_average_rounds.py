@@ -22,7 +22,6 @@ from gradveil.data.photos import photos
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
 from gradveil.defenses.precode import Precode
-from gradveil.engine.history_average import averaged
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 
@@ -49,7 +48,7 @@ def test_the_last_round_is_the_one_there_was_and_the_others_are_its_history() ->
 def test_without_randomness_every_round_is_the_same() -> None:
     seen = seen_in(played(four_pictures(), 4))
     assert all(torch.equal(flat(past.update), flat(seen.update)) for past in seen.history)
-    assert torch.allclose(flat(averaged(seen).update), flat(seen.update), rtol=1e-14)
+    assert torch.allclose(flat(seen.average_rounds().update), flat(seen.update), rtol=1e-14)
 
 
 @pytest.mark.parametrize("defense", [Gaussian(scale=0.1), Laplacian(scale=0.1)])
@@ -57,7 +56,7 @@ def test_sixteen_rounds_leave_a_quarter_of_the_noise(defense: Defense) -> None:
     scenario = four_pictures()
     plain = flat(seen_in(scenario).update)
     seen = seen_in(played(scenario, 16), defense)
-    mean = averaged(seen)
+    mean = seen.average_rounds()
     everyone = torch.stack([flat(one.update) for one in (*seen.history, seen)])
     assert torch.allclose(flat(mean.update), everyone.mean(0), rtol=1e-12, atol=1e-15)
     assert mean.history == ()
@@ -67,7 +66,7 @@ def test_sixteen_rounds_leave_a_quarter_of_the_noise(defense: Defense) -> None:
 
 def test_one_round_is_left_as_it_is() -> None:
     seen = seen_in(one_picture())
-    assert averaged(seen) is seen
+    assert seen.average_rounds() is seen
 
 
 class Redraws(Defense):
@@ -79,9 +78,9 @@ class Redraws(Defense):
 
 def test_one_who_knows_that_pictures_change_keeps_to_the_last_round() -> None:
     unaware, aware = (seen_in(played(one_picture(), 3, knows_defense=k), Redraws()) for k in (False, True))
-    assert torch.equal(flat(averaged(aware).update), flat(aware.update))
-    assert averaged(aware).history == ()
-    assert not torch.equal(flat(averaged(unaware).update), flat(unaware.update))
+    assert torch.equal(flat(aware.average_rounds().update), flat(aware.update))
+    assert aware.average_rounds().history == ()
+    assert not torch.equal(flat(unaware.average_rounds().update), flat(unaware.update))
 
 
 def leaked(attack: Attack, scenario: Scenario, defense: Defense, rounds: int) -> float:

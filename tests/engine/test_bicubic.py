@@ -13,7 +13,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.engine.spaces.bicubic import Bicubic, resizing
-from gradveil.engine.spaces.pixels import APART
+from gradveil.engine.spaces.space import APART
 
 
 def seen_of(height: int = 8, width: int = 8, examples: int = 2) -> Observation:
