@@ -18,7 +18,7 @@ from torch import Tensor
 from training import Cells
 
 from gradveil.attacks.decode_known import decode_known
-from gradveil.attacks.decoding.joint_search import searched
+from gradveil.attacks.decoding.joint_search import search_all_rounds
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
 from gradveil.core.attack import Attack
@@ -171,4 +171,4 @@ def joint(study: Study, singles: Observation, weights: Tensor, start: Tensor) ->
     assert singles.labels is not None
     mixed = [weights.unsqueeze(1), weights.new_zeros(len(weights), 1, *singles.shape)]
     attack = invertgrad(steps=study.asked.joint, tv=study.asked.tv[0])
-    return searched(attack, singles, singles.labels, mixed, start.clamp(0, 1), study.compute).images
+    return search_all_rounds(attack, singles, singles.labels, mixed, start.clamp(0, 1), study.compute).images

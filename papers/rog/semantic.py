@@ -92,7 +92,7 @@ class Study:
         generator = generator_like(self.attack.generator, got.images, seen.classes)
         likeness = Likeness(self.attack.search, targets_of(got, generator, seen), generator, None)
         trials = [(place, 0) for place in range(len(likeness.targets.images))]
-        drawn = likeness.drawn(likeness.random(Seed(0).at("sample", number), trials, 0))
+        drawn = likeness.draw(likeness.random(Seed(0).at("sample", number), trials, 0))
         return replace(got, images=drawn.view_as(got.images))
 
     def controls(self, labels: Tensor, original: Tensor, number: int) -> dict[str, Tensor]:

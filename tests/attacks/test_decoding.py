@@ -13,10 +13,10 @@ from torch import Tensor
 
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
-from gradveil.attacks.decoding.clusters import assigned, clustered, pictures_by_class, refined
+from gradveil.attacks.decoding.clusters import assign_weights, cluster, pictures_by_class, refine
 from gradveil.attacks.decoding.leak import side_by_side
-from gradveil.attacks.decoding.regression import descended, made_alike, misfit_of, solved, solved_without_signs
-from gradveil.attacks.decoding.same_source import PAIRS, SameSource, drawn_pairs, logits_of_all_pairs, trained
+from gradveil.attacks.decoding.regression import agree_on_signs, descend, misfit_of, solve, solve_without_signs
+from gradveil.attacks.decoding.same_source import PAIRS, SameSource, draw_pairs, logits_of_all_pairs, train
 from gradveil.attacks.dlg import dlg
 from gradveil.audit.plan import Grid
 from gradveil.config import from_tables
@@ -94,19 +94,19 @@ def decoded(scenario: Scenario, defense: Defense, attack: Attack) -> Tensor:
 @pytest.mark.parametrize("rows", [4, 12])
 def test_least_squares_undoes_mixing_exactly_where_it_is_determined(rows: int) -> None:
     pictures, weights = 2 * drawn(4, 50) - 1, weights_of(rows, 4, 4)
-    assert torch.allclose(solved(weights, weights @ pictures), pictures, atol=1e-9)
+    assert torch.allclose(solve(weights, weights @ pictures), pictures, atol=1e-9)
 
 
 def test_what_the_weights_do_not_tell_stays_gray() -> None:
     weights = torch.tensor([[0.5, 0.5, 0.0]], dtype=torch.float64)
-    pictures = solved(weights, torch.tensor([[0.8]], dtype=torch.float64))
+    pictures = solve(weights, torch.tensor([[0.8]], dtype=torch.float64))
     assert torch.allclose(pictures, torch.tensor([[0.8], [0.8], [0.0]], dtype=torch.float64))
 
 
 def test_sizes_alone_tell_the_pictures_up_to_a_sign_per_pixel() -> None:
     pictures, weights = 2 * drawn(4, 60) - 1, weights_of(24, 4, 3)
     nothing = torch.zeros(24, 60, dtype=torch.float64)
-    got = solved_without_signs(weights, nothing, (weights @ pictures).abs(), Seed(0))
+    got = solve_without_signs(weights, nothing, (weights @ pictures).abs(), Seed(0))
     sign = (got * pictures).sum(0).sign()
     assert torch.allclose(sign * got, pictures, atol=1e-8)
 
@@ -114,7 +114,7 @@ def test_sizes_alone_tell_the_pictures_up_to_a_sign_per_pixel() -> None:
 def test_a_known_offset_tells_the_sign_too() -> None:
     pictures, weights = 2 * drawn(4, 60) - 1, weights_of(24, 4, 3)
     offset = drawn(24, 60, seed=5) - 0.5
-    got = solved_without_signs(weights, offset, (weights @ pictures + offset).abs(), Seed(0))
+    got = solve_without_signs(weights, offset, (weights @ pictures + offset).abs(), Seed(0))
     assert torch.allclose(got, pictures, atol=1e-8)
 
 
@@ -122,15 +122,15 @@ def test_neighbors_tell_the_signs() -> None:
     pictures = 2 * photographs(6, 6)[0] - 1
     flips = torch.where(drawn(*SHAPE, seed=3) < 0.5, -1.0, 1.0).double()
     public = pictures_of_all().images[-200:].double()
-    error = (made_alike(flips * pictures, public) - pictures).square().mean((1, 2, 3))
+    error = (agree_on_signs(flips * pictures, public) - pictures).square().mean((1, 2, 3))
     assert (error < 0.01 * pictures.square().mean((1, 2, 3))).all()
 
 
 def test_smoothness_helps_where_encodings_are_noisy() -> None:
     pictures, weights = 2 * photographs(4, 4)[0] - 1, weights_of(8, 4, 4)
     noisy = torch.einsum("es,schw->echw", weights, pictures) + 0.1 * (drawn(8, *SHAPE) - 0.5)
-    plain = solved(weights, noisy.flatten(1)).view_as(pictures)
-    smooth_ = descended(plain, misfit_of(weights, torch.zeros_like(noisy), noisy, flipped=False), 3e-3, steps=200)
+    plain = solve(weights, noisy.flatten(1)).view_as(pictures)
+    smooth_ = descend(plain, misfit_of(weights, torch.zeros_like(noisy), noisy, flipped=False), 3e-3, steps=200)
     assert (smooth_ - pictures).square().mean() < 0.8 * (plain - pictures).square().mean()
 
 
@@ -139,7 +139,7 @@ def test_smoothness_helps_where_encodings_are_noisy() -> None:
 
 def test_a_label_tells_the_weight_of_the_only_picture_of_its_class() -> None:
     weights, labels = weights_of(12, 4, 3), torch.eye(4, dtype=torch.float64)
-    assert torch.allclose(assigned(weights @ labels, 4, None, Seed(0)), weights)
+    assert torch.allclose(assign_weights(weights @ labels, 4, None, Seed(0)), weights)
 
 
 def test_classes_are_counted_by_their_share_of_the_labels() -> None:
@@ -150,7 +150,7 @@ def test_classes_are_counted_by_their_share_of_the_labels() -> None:
 def test_clusters_are_found_whatever_their_order() -> None:
     inside = torch.arange(30) % 3
     similarity = (inside.unsqueeze(0) == inside.unsqueeze(1)).double() + 0.5 * drawn(30, 30)
-    got = clustered((similarity + similarity.T) / 2, 3, Seed(0))
+    got = cluster((similarity + similarity.T) / 2, 3, Seed(0))
     pairs = set(zip(inside.tolist(), got.tolist(), strict=True))
     assert len(pairs) == 3
     assert len({there for _, there in pairs}) == 3
@@ -163,7 +163,7 @@ def test_weights_are_refined_to_the_right_picture_of_a_class() -> None:
     labels = weights @ kinds
     apart = weights.clone()
     apart[::7, :2] = apart[::7, :2].flip(1)  # every seventh is put on the other picture of its class
-    got = refined(apart, weights @ pictures, labels, lambda _: pictures, flipped=False, turns=3)
+    got = refine(apart, weights @ pictures, labels, lambda _: pictures, flipped=False, turns=3)
     whole = (weights[:, :2] > 0).sum(1) == 1  # else the split is on a grid
     assert torch.allclose(got[whole][:, :2], weights[whole][:, :2])
 
@@ -173,18 +173,18 @@ def test_weights_are_refined_to_the_right_picture_of_a_class() -> None:
 
 def test_pairs_that_share_a_picture_are_half_of_them() -> None:
     public = 2 * drawn(40, *SHAPE).float() - 1
-    sizes, shared = drawn_pairs(public, instahide(k=2), Seed(0).rng())
+    sizes, shared = draw_pairs(public, instahide(k=2), Seed(0).rng())
     assert sizes.shape == (PAIRS, 6, 8, 8)
     assert shared.mean() == 0.5
     assert sizes.min() >= 0
-    assert drawn_pairs(public, Mixup(k=2), Seed(0).rng())[0].min() < 0
+    assert draw_pairs(public, Mixup(k=2), Seed(0).rng())[0].min() < 0
 
 
 def test_the_network_says_the_same_of_both_orders_and_learns_who_shares() -> None:
     public = 2 * pictures_of_all().images[-200:] - 1
-    net = trained(public, instahide(k=2), 200, Seed(0))
+    net = train(public, instahide(k=2), 200, Seed(0))
     others = 2 * pictures_of_all().images[:200] - 1
-    draws = [drawn_pairs(others, instahide(k=2), Seed(seed).rng()) for seed in range(5)]
+    draws = [draw_pairs(others, instahide(k=2), Seed(seed).rng()) for seed in range(5)]
     pairs, shared = (torch.cat(parts) for parts in zip(*draws, strict=True))
     with torch.no_grad():
         said = net(pairs)

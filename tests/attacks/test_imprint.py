@@ -8,7 +8,7 @@ from scenes import CLASSES, MEAN, STD, drawn, four_pictures, seen_in, smooth, us
 from torch import Tensor, nn
 
 from gradveil.attacks.cah import cah
-from gradveil.attacks.imprint.functional import Functional, assumed, edges_of, levels_of, measured
+from gradveil.attacks.imprint.functional import Functional, assumed_quantiles, edges_of, levels_of, measured_quantiles
 from gradveil.attacks.imprint.insertion import place_in
 from gradveil.attacks.imprint.module import Imprint
 from gradveil.attacks.rtf import rtf
@@ -96,8 +96,8 @@ def test_behind_the_normalization_it_sees_normalized_pictures() -> None:
     place = place_in(usual(), (3, 8, 8), "conv1", "rtf", Seed(0))
     pictures = drawn(2, 3, 8, 8)
     mean, std = (torch.tensor(c, dtype=torch.float64).view(3, 1, 1) for c in (MEAN, STD))
-    assert torch.allclose(place.seen(pictures), ((pictures - mean) / std).flatten(1), atol=1e-6)
-    assert torch.allclose(place.pictures(place.seen(pictures)), pictures, atol=1e-12)
+    assert torch.allclose(place.arrives_as(pictures), ((pictures - mean) / std).flatten(1), atol=1e-6)
+    assert torch.allclose(place.pictures(place.arrives_as(pictures)), pictures, atol=1e-12)
 
 
 @BOTH
@@ -140,7 +140,7 @@ def test_assumed_quantiles_are_those_of_scipy(spread) -> None:
 
     of = stats.norm(scale=0.7) if spread == "gaussian" else stats.laplace(scale=0.7 / 2**0.5)
     levels = torch.linspace(0.01, 0.99, 37, dtype=torch.float64)
-    assert assumed(levels, spread, 0.7).tolist() == pytest.approx(of.ppf(levels.numpy()).tolist(), abs=1e-9)
+    assert assumed_quantiles(levels, spread, 0.7).tolist() == pytest.approx(of.ppf(levels.numpy()).tolist(), abs=1e-9)
 
 
 def test_measured_quantiles_rise_and_hold_their_share_of_new_values() -> None:
@@ -153,7 +153,7 @@ def test_measured_quantiles_rise_and_hold_their_share_of_new_values() -> None:
     assert share.sum() == pytest.approx(1)
     assert share.min() > 0.02
     assert share.max() < 0.1
-    assert torch.allclose(measured(levels[1:], known), edges[1:])
+    assert torch.allclose(measured_quantiles(levels[1:], known), edges[1:])
 
 
 def functional_values(text: str, pictures: Tensor) -> Tensor:

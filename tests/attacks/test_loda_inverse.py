@@ -10,7 +10,7 @@ import torch
 from scenes import one_hot, scene, smooth
 
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper, loda_of, rehearsed, without_loda
+from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper, loda_of, rehearse, without_loda
 from gradveil.config import from_tables
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
@@ -60,7 +60,7 @@ def test_what_the_update_leaks_is_decoded_too() -> None:
     seen, _ = watched(knows=True)
     attack = loda_inverse(**SHORT)
     got = attack.reconstruct(seen, Seed(0), DOUBLE)
-    leaked = attack.leaked(seen, Seed(0), DOUBLE)
+    leaked = attack.invert_update(seen, Seed(0), DOUBLE)
     assert torch.equal(got.loss, leaked.loss)
     assert not torch.equal(got.images, leaked.images)
     assert got.notes[-1].startswith("loda-inverse: ")
@@ -69,7 +69,7 @@ def test_what_the_update_leaks_is_decoded_too() -> None:
 
 
 def test_the_way_is_chosen_on_public_pictures_and_only_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    rehearsed.cache_clear()
+    rehearse.cache_clear()
     seen, _ = watched(knows=True, sees=True)
     encoded: list[int] = []
     encode = Loda.encode
@@ -89,7 +89,7 @@ def test_ways_hold_the_weight_of_the_defense() -> None:
 
 def test_the_paper_looks_for_nothing_but_its_own_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     module = sys.modules[loda_inverse.__module__]
-    monkeypatch.setattr(module, "rehearsed", lambda trial: pytest.fail("rehearsed"))
+    monkeypatch.setattr(module, "rehearse", lambda trial: pytest.fail("rehearse"))
     seen, _ = watched(knows=True, sees=True)
     got = loda_inverse_paper(steps=5, restarts=1, lengths=3).reconstruct(seen, Seed(0), DOUBLE)
     assert got.notes == ("loda-inverse: c = 1, TV 0, 3 steps, from the encodings themselves",)

@@ -18,7 +18,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
-from gradveil.engine.gan_inversion import GanInversion, Likeness, Targets, fitted
+from gradveil.engine.gan_inversion import GanInversion, Likeness, Targets, fit_size
 from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.files import load_generator
 from gradveil.generators.provenance import check_not_trained_on, record_of
@@ -43,7 +43,7 @@ def own_pictures(count: int = 3) -> tuple[Tensor, Tensor]:
 
 def inverted(search: GanInversion, images: Tensor, labels: Tensor | None, names: str = "abc") -> Tensor:
     targets = Targets(images, labels, tuple(names[: len(images)]))
-    return search.inverted(targets, generator(), None, Seed(0), DOUBLE)
+    return search.invert(targets, generator(), None, Seed(0), DOUBLE)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def test_the_same_seed_gives_the_same_pictures_and_another_one_others() -> None:
     images, labels = own_pictures()
     again = inverted(SEARCH, images, labels)
     assert torch.equal(inverted(SEARCH, images, labels), again)
-    other = SEARCH.inverted(Targets(images, labels, ("a", "b", "c")), generator(), None, Seed(1), DOUBLE)
+    other = SEARCH.invert(Targets(images, labels, ("a", "b", "c")), generator(), None, Seed(1), DOUBLE)
     assert not torch.allclose(other, again)
 
 
@@ -106,8 +106,8 @@ def test_a_start_is_the_best_of_what_was_drawn() -> None:
     images, labels = own_pictures()
     like = Likeness(replace(SEARCH, drawn=8), Targets(images, labels, ("a", "b", "c")), generator(), None)
     trials = [(place, 0) for place in range(3)]
-    losses = torch.stack([like.of(like.drawn(like.random(Seed(0), trials, draw))) for draw in range(8)])
-    assert torch.allclose(like.of(like.drawn(like.best_start(Seed(0), trials))), losses.amin(0))
+    losses = torch.stack([like.of(like.draw(like.random(Seed(0), trials, draw))) for draw in range(8)])
+    assert torch.allclose(like.of(like.draw(like.best_start(Seed(0), trials))), losses.amin(0))
 
 
 def test_noise_stays_within_reach() -> None:
@@ -128,8 +128,8 @@ def test_the_length_of_the_paper_is_the_root_of_the_sum_of_squares() -> None:
 
 def test_pictures_are_brought_to_the_size_and_colors_of_the_targets() -> None:
     flat = torch.tensor([0.2, 0.4, 0.6]).view(1, 3, 1, 1).expand(2, 3, 8, 8)
-    assert torch.allclose(fitted(flat, torch.zeros(2, 1, 5, 5)), torch.full((2, 1, 5, 5), 0.4))
-    assert torch.allclose(fitted(flat, torch.zeros(2, 3, 16, 16))[:, 2], torch.full((2, 16, 16), 0.6))
+    assert torch.allclose(fit_size(flat, torch.zeros(2, 1, 5, 5)), torch.full((2, 1, 5, 5), 0.4))
+    assert torch.allclose(fit_size(flat, torch.zeros(2, 3, 16, 16))[:, 2], torch.full((2, 16, 16), 0.6))
 
 
 def test_lpips_as_a_loss_is_lpips_as_a_metric(shared_data: Path) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.linear import linear
 from gradveil.attacks.unmix import Unmix, copies_by, mixtures
-from gradveil.attacks.unmix_solver import Copies, applied, gathered, matrices_of, mean_of, slopes, solved
+from gradveil.attacks.unmix_solver import Copies, apply_map, gather_slopes, matrices_of, mean_of, slopes, solve
 from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation, Truth
 from gradveil.core.scenario import Scenario, ThreatModel
@@ -53,12 +53,12 @@ def test_a_matrix_is_its_copy() -> None:
     x, copies = pictures(), copies_of("major+minor+shear+vflip")
     matrices = matrices_of(copies, x)
     assert len(matrices) == 11
-    assert all(torch.allclose(applied(m, x), copies(x)[:, k], atol=1e-14) for k, m in enumerate(matrices))
+    assert all(torch.allclose(apply_map(m, x), copies(x)[:, k], atol=1e-14) for k, m in enumerate(matrices))
 
 
 def test_gathered_is_the_transpose_of_slopes() -> None:
     x, y = pictures(), torch.randn(2, 3, 3, SIZE, SIZE, generator=Seed(0).rng(), dtype=torch.float64)
-    assert torch.isclose((slopes(x) * y).sum(), (x * gathered(y)).sum(), rtol=1e-12)
+    assert torch.isclose((slopes(x) * y).sum(), (x * gather_slopes(y)).sum(), rtol=1e-12)
 
 
 # what can be had
@@ -79,14 +79,14 @@ def test_a_set_that_is_no_group_loses_nothing(transforms: str, most: float) -> N
     values = spread(transforms)
     assert values.max() / values.min() <= most + 1e-9
     x = pictures()
-    assert (peak_signal_to_noise(ALONE.taken_apart(mean_copy(transforms, x), copies_of(transforms)), x) > 60).all()
+    assert (peak_signal_to_noise(ALONE.take_apart(mean_copy(transforms, x), copies_of(transforms)), x) > 60).all()
 
 
 @pytest.mark.parametrize("transforms", ["major", "hflip"])
 def test_the_part_that_a_group_leaves_alone_is_recovered_and_the_rest_is_not(transforms: str) -> None:
     x = pictures()
     mixed = mean_copy(transforms, x)
-    got = solved(mean_of(matrices_of(copies_of(transforms), x)), mixed, tv=1e-7)
+    got = solve(mean_of(matrices_of(copies_of(transforms), x)), mixed, tv=1e-7)
     assert torch.allclose(mean_copy(transforms, got), mixed, atol=1e-4)
     rest = got - mean_copy(transforms, got)
     missing = x - mixed
@@ -108,7 +108,7 @@ def test_no_convex_prior_that_the_group_leaves_alone_prefers_the_picture_to_its_
 def test_equal_mixtures_are_taken_apart(transforms: str, least: float) -> None:
     x = pictures()
     mixed = mean_copy(transforms, x)
-    got = peak_signal_to_noise(ALONE.taken_apart(mixed, copies_of(transforms)), x)
+    got = peak_signal_to_noise(ALONE.take_apart(mixed, copies_of(transforms)), x)
     assert got.mean() > least
     assert (got > peak_signal_to_noise(mixed, x) + 5).all()
 
@@ -116,14 +116,14 @@ def test_equal_mixtures_are_taken_apart(transforms: str, least: float) -> None:
 def test_a_copy_that_was_read_alone_is_undone_by_its_border() -> None:
     x = pictures()
     slid = copies_of("major+shear")(x)[:, 5]
-    got = ALONE.taken_apart(slid, copies_of("major+shear"))
+    got = ALONE.take_apart(slid, copies_of("major+shear"))
     assert (peak_signal_to_noise(got, x) > peak_signal_to_noise(slid, x) + 4).all()
 
 
 @pytest.mark.parametrize("transforms", ["major", "minor", "shear", "major+hflip"])
 def test_a_picture_that_was_read_alone_stays_as_it_is(transforms: str) -> None:
     x = pictures()
-    assert torch.equal(ALONE.taken_apart(x, copies_of(transforms)), x)
+    assert torch.equal(ALONE.take_apart(x, copies_of(transforms)), x)
 
 
 def test_which_mixtures_are_tried() -> None:
@@ -136,15 +136,15 @@ def test_which_mixtures_are_tried() -> None:
 def test_every_picture_is_solved_for_itself() -> None:
     x = pictures()
     mixed = mean_copy("shear", x)
-    together = ALONE.taken_apart(mixed, copies_of("shear"))
+    together = ALONE.take_apart(mixed, copies_of("shear"))
     for k in range(3):
-        assert (ALONE.taken_apart(mixed[k : k + 1], copies_of("shear"))[0] - together[k]).abs().max() < 1e-9
+        assert (ALONE.take_apart(mixed[k : k + 1], copies_of("shear"))[0] - together[k]).abs().max() < 1e-9
 
 
 def test_what_is_no_number_is_left_alone() -> None:
     mixed = mean_copy("major+hflip", pictures())
     mixed[1, 0, 0, 0] = torch.nan
-    got = ALONE.taken_apart(mixed, copies_of("major+hflip"))
+    got = ALONE.take_apart(mixed, copies_of("major+hflip"))
     assert got[[0, 2]].isfinite().all()
     assert torch.equal(got[1].isnan(), mixed[1].isnan())
 

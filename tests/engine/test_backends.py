@@ -274,7 +274,7 @@ def test_a_model_beyond_the_sweep_falls_back_to_vmap_with_a_note(name: str) -> N
     assert "sweep cannot run this" in got.notes[0]
     assert why in got.notes[0]
     assert_same(evaluated(seen, Cosine(), "auto"), evaluated(seen, Cosine(), "loop"))
-    with pytest.raises(ConfigError, match=r"--backend sweep: .* use --backend auto"):
+    with pytest.raises(ConfigError, match=r"backend: sweep cannot run this: .* use `backend = auto`"):
         invertgrad(steps=3).reconstruct(seen, Seed(0), Compute(backend="sweep"))
 
 
@@ -284,7 +284,7 @@ def test_a_model_that_looks_at_its_numbers_falls_back_to_the_loop_with_notes() -
     assert (got.backend, got.fell_back) == ("loop", True)
     assert [note.partition(":")[0] for note in got.notes] == ["sweep cannot run this", "vmap cannot run this"]
     assert got.images.isfinite().all()
-    with pytest.raises(ConfigError, match="--backend sweep"):
+    with pytest.raises(ConfigError, match="backend: sweep cannot"):
         choose(seen, Cosine(), "sweep")
 
 

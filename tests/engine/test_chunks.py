@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradveil.core.compute import Compute
-from gradveil.engine import chunks, memory
+from gradveil.engine import chunks
 
 TRIALS = [(client, 0) for client in range(10)]
 HEAVY = 10**8  # bytes
@@ -122,7 +122,7 @@ def free(monkeypatch: pytest.MonkeyPatch):
 
 def fit(numbers: int, sharers: int = 1) -> int:
     one = torch.zeros(numbers)
-    return memory.trials_that_fit(memory.bytes_of(lambda: one + 1, "cpu"), "cpu", sharers)
+    return chunks.trials_that_fit(chunks.bytes_of(lambda: one + 1, "cpu"), "cpu", sharers)
 
 
 def test_more_memory_fits_more_trials_and_larger_trials_fit_fewer(free) -> None:
@@ -137,7 +137,7 @@ def test_more_memory_fits_more_trials_and_larger_trials_fit_fewer(free) -> None:
 
 def test_the_count_by_hand(free) -> None:
     free(8000)
-    assert fit(10) == 8000 * memory.SHARE // 40
+    assert fit(10) == 8000 * chunks.SHARE // 40
     assert fit(10, sharers=4) == fit(10) // 4
 
 
@@ -148,11 +148,11 @@ def test_at_least_one(free) -> None:
 
 def test_views_take_nothing_and_copies_do() -> None:
     x = torch.zeros(1000)
-    assert memory.cpu_bytes(lambda: x.view(10, 100)[:2].T) == 0
-    assert memory.cpu_bytes(lambda: (x + 1).double()) == 4000 + 8000
+    assert chunks.cpu_bytes(lambda: x.view(10, 100)[:2].T) == 0
+    assert chunks.cpu_bytes(lambda: (x + 1).double()) == 4000 + 8000
 
 
 def test_memory_grows_with_the_trials_of_an_evaluation() -> None:
     weight = torch.randn(50, 50)
-    used = [memory.cpu_bytes(lambda n=n: torch.vmap(lambda x: (weight @ x).tanh())(torch.ones(n, 50))) for n in (1, 8)]
+    used = [chunks.cpu_bytes(lambda n=n: torch.vmap(lambda x: (weight @ x).tanh())(torch.ones(n, 50))) for n in (1, 8)]
     assert used[1] > 4 * used[0]

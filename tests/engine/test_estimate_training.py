@@ -17,9 +17,9 @@ from gradveil.core.types import Batch
 from gradveil.data.photos import photos
 from gradveil.engine import estimate_training as rounds
 from gradveil.engine.distance import L2, Cosine
-from gradveil.engine.estimate_training import LeastSquares, estimated
+from gradveil.engine.estimate_training import LeastSquares, estimate_training
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.labels import inferred
+from gradveil.engine.labels import infer_labels
 from gradveil.engine.lbfgs import Lbfgs
 from gradveil.engine.spaces.space import Pixels
 from gradveil.metrics.psnr import peak_signal_to_noise
@@ -58,7 +58,7 @@ def test_an_observation_hides_what_the_threat_model_does_not_grant() -> None:
 @pytest.mark.more
 @pytest.mark.parametrize("steps", [1, 2])
 def test_steps_and_rate_are_right_and_the_note_says_what_was_assumed(steps: int) -> None:
-    training, notes = estimated(seen_in(untold(steps, 0.1)), HERE, TRIED)
+    training, notes = estimate_training(seen_in(untold(steps, 0.1)), HERE, TRIED)
     assert training.steps == steps
     assert training.rate == pytest.approx(0.1, rel=0.02)
     assert notes == (f"local steps and rate estimated: tau = {steps}, rate = 0.1",)
@@ -67,7 +67,7 @@ def test_steps_and_rate_are_right_and_the_note_says_what_was_assumed(steps: int)
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", TRIED)
 def test_the_steps_are_right_in_most_rounds(steps: int) -> None:
-    found = [estimated(seen_in(untold(steps, 0.1, first)), HERE, TRIED)[0] for first in (0, 10, 20)]
+    found = [estimate_training(seen_in(untold(steps, 0.1, first)), HERE, TRIED)[0] for first in (0, 10, 20)]
     assert sum(training.steps == steps for training in found) >= 2
     right = [training.rate for training in found if training.steps == steps]
     assert right == pytest.approx([0.1] * len(right), rel=0.02)
@@ -75,7 +75,7 @@ def test_the_steps_are_right_in_most_rounds(steps: int) -> None:
 
 def test_what_cannot_be_told_apart_is_said() -> None:
     """At this rate the first step learns all there is to learn, and later ones send nothing."""
-    training, (note,) = estimated(seen_in(untold(2, 2.0)), HERE, (1, 2, 3))
+    training, (note,) = estimate_training(seen_in(untold(2, 2.0)), HERE, (1, 2, 3))
     assert training.steps == 1
     assert note.endswith("tau = 2, 3 would match alike")
 
@@ -84,7 +84,7 @@ def test_it_does_not_depend_on_the_order_of_the_clients(monkeypatch: pytest.Monk
     for name, value in {"FIRST": 10, "MORE": 3}.items():
         monkeypatch.setattr(rounds, name, value)
     seen = seen_in(untold(2, 0.1, clients=2))
-    assert estimated(seen, HERE, (1, 2))[0] == estimated(seen.take([1, 0]), HERE, (1, 2))[0]
+    assert estimate_training(seen, HERE, (1, 2))[0] == estimate_training(seen.take([1, 0]), HERE, (1, 2))[0]
 
 
 def test_the_factor_is_that_of_least_squares() -> None:
@@ -125,7 +125,7 @@ def test_a_reconstruction_says_that_the_training_was_estimated(monkeypatch: pyte
 
 
 def test_who_does_not_look_at_the_update_estimates_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradveil.engine.inversion.estimated", lambda *_: pytest.fail("estimated"))
+    monkeypatch.setattr("gradveil.engine.inversion.estimate_training", lambda *_: pytest.fail("estimated"))
     got = searching(3).prior_only().reconstruct(seen_in(untold(2, 0.1)), Seed(0), DOUBLE)
     assert not got.notes
     searching(3).reconstruct(seen_in(replace(untold(2, 0.1), threat=ThreatModel())), Seed(0), DOUBLE)
@@ -136,4 +136,4 @@ def test_labels_are_read_without_the_rate() -> None:
     hidden = ThreatModel(knows_labels=False, knows_training=False)
     labels = torch.eye(CLASSES).double()[torch.tensor([[0, 2, 4]])]
     scenario = replace(scenario, private=Batch(scenario.private.images, labels), threat=hidden)
-    assert torch.equal(inferred(seen_in(scenario, NO_DEFENSE)), labels)
+    assert torch.equal(infer_labels(seen_in(scenario, NO_DEFENSE)), labels)

@@ -18,7 +18,7 @@ from gradveil.data.photos import photos
 from gradveil.engine import chunks
 from gradveil.engine.labels import given_or_lowest
 from gradveil.engine.optimizer import Adam, Langevin, WarmCosine
-from gradveil.engine.priors.group import GroupConsistency, best_shift, shifted, together
+from gradveil.engine.priors.group import GroupConsistency, best_shift, roll, together
 from gradveil.engine.priors.prior import BatchNormStatistics, TotalVariation
 from gradveil.metrics.psnr import peak_signal_to_noise
 
@@ -69,8 +69,8 @@ def test_a_rolled_picture_is_registered(by: tuple[int, int]) -> None:
     rolled = picture.roll(by, (-2, -1))
     shift = best_shift(rolled, picture)
     assert [((s + 4) % n) - 4 for s, n in zip(shift[0].tolist(), (8, 9), strict=True)] == list(by)
-    assert torch.equal(shifted(picture, shift), rolled)
-    assert torch.equal(shifted(rolled, -shift), picture)
+    assert torch.equal(roll(picture, shift), rolled)
+    assert torch.equal(roll(rolled, -shift), picture)
 
 
 def test_the_reach_bounds_the_shift() -> None:

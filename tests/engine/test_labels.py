@@ -18,7 +18,7 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.core.types import Batch
 from gradveil.engine.finish import clamp, keep
 from gradveil.engine.label_counts import Pushes, by_signs
-from gradveil.engine.labels import gain, given_or_idlg, given_or_lowest, inferred, last_linear
+from gradveil.engine.labels import gain, given_or_idlg, given_or_lowest, infer_labels, last_linear
 
 CLASSES = 10
 FEDSGD = LocalTraining()
@@ -79,7 +79,7 @@ def test_one_picture_is_always_right(bias: bool, training: LocalTraining) -> Non
 @pytest.mark.parametrize("training", [LocalTraining(), LocalTraining(steps=4, rate=0.01, batch_size=4)])
 def test_repeated_labels_of_a_batch_are_mostly_right(bias: bool, training: LocalTraining) -> None:
     truth = one_hot(drawn(30, 8))
-    got = inferred(view(lenet(bias), truth, training))
+    got = infer_labels(view(lenet(bias), truth, training))
     assert got.shape == truth.shape
     assert (got.sum(-1) == 1).all()
     assert share_recovered(got, truth) > 0.95
@@ -87,7 +87,7 @@ def test_repeated_labels_of_a_batch_are_mostly_right(bias: bool, training: Local
 
 def test_a_batch_of_one_class() -> None:
     truth = one_hot(torch.full((1, 8), 7))
-    assert torch.equal(inferred(view(lenet(), truth)), truth)
+    assert torch.equal(infer_labels(view(lenet(), truth)), truth)
 
 
 def test_given_labels_are_used_as_they_are() -> None:
@@ -98,13 +98,13 @@ def test_given_labels_are_used_as_they_are() -> None:
 
 def test_a_client_does_not_depend_on_the_others() -> None:
     seen = view(lenet(), one_hot(drawn(5, 8)))
-    assert torch.equal(inferred(seen)[3:4], inferred(seen.take([3])))
+    assert torch.equal(infer_labels(seen)[3:4], infer_labels(seen.take([3])))
 
 
 def test_several_classes_at_once() -> None:
     truth = (torch.rand(20, 1, CLASSES, generator=torch.Generator().manual_seed(5)) < 0.3).float()
     training = LocalTraining(loss="binary-cross-entropy")
-    assert torch.equal(inferred(view(lenet(), truth, training)), truth)
+    assert torch.equal(infer_labels(view(lenet(), truth, training)), truth)
 
 
 def test_the_lowest_rows_know_one_label_per_picture_only() -> None:
@@ -117,14 +117,14 @@ def test_the_lowest_rows_know_one_label_per_picture_only() -> None:
 def test_a_model_without_a_linear_head_is_refused() -> None:
     model = nn.Sequential(nn.Conv2d(3, CLASSES, 16), nn.Flatten())
     with pytest.raises(NotApplicableError, match="no linear layer with 10 outputs"):
-        inferred(view(model, one_hot(drawn(1, 1))))
+        infer_labels(view(model, one_hot(drawn(1, 1))))
 
 
 def test_a_frozen_head_is_refused() -> None:
     model = lenet().requires_grad_(False)
     model[0].requires_grad_(True)  # type: ignore[index]
     with pytest.raises(NotApplicableError, match=r"does not hold '5\.weight'"):
-        inferred(view(model, one_hot(drawn(1, 1))))
+        infer_labels(view(model, one_hot(drawn(1, 1))))
 
 
 def test_the_last_layer_of_the_right_width_is_the_head() -> None:
@@ -160,7 +160,7 @@ def exact(got: Tensor, truth: Tensor) -> float:
 @pytest.mark.parametrize("examples", [1, 2, 8, 32])
 def test_with_public_pictures_repeated_labels_of_a_sure_model_are_right(bias: bool, examples: int) -> None:
     truth, model = few_classes(30, examples), saturated(bias)
-    got = inferred(view(model, truth, public=public()))
+    got = infer_labels(view(model, truth, public=public()))
     assert share_recovered(got, truth) > 0.98
     assert exact(got, truth) >= {1: 1.0, 2: 1.0, 8: 0.85, 32: 0.5}[examples]
 
@@ -170,8 +170,8 @@ def test_public_pictures_and_blank_ones_tell_more_than_signs() -> None:
     seen = view(model, truth)
     signs = by_signs(seen.update["5.bias"], 8)
     assert exact(signs.unsqueeze(1), truth) < 0.1
-    assert exact(inferred(seen), truth) > 0.5
-    assert exact(inferred(replace(seen, public=public())), truth) > 0.8
+    assert exact(infer_labels(seen), truth) > 0.5
+    assert exact(infer_labels(replace(seen, public=public())), truth) > 0.8
 
 
 @pytest.mark.parametrize("sharp", [1, 3])
@@ -213,7 +213,7 @@ def test_a_gradient_that_somebody_scaled_is_read_by_its_signs() -> None:
     truth = one_hot(torch.tensor([[1, 2, 3, 4], [5, 6, 7, 8]]))
     seen = view(lenet(), truth)
     clipped = replace(seen, update={name: 0.01 * u for name, u in seen.update.items()})
-    assert torch.equal(inferred(clipped), truth)
+    assert torch.equal(infer_labels(clipped), truth)
 
 
 @pytest.mark.parametrize(
@@ -226,7 +226,7 @@ def test_a_gradient_that_somebody_scaled_is_read_by_its_signs() -> None:
 )
 def test_local_steps_are_read_at_their_scale(training: LocalTraining) -> None:
     truth = few_classes(20, 8)
-    assert exact(inferred(view(saturated(), truth, training, public())), truth) > 0.8
+    assert exact(infer_labels(view(saturated(), truth, training, public())), truth) > 0.8
 
 
 def test_the_gain_is_the_update_of_a_constant_gradient() -> None:
@@ -248,7 +248,7 @@ def test_public_pictures_are_normalized_as_the_clients(mode) -> None:
     head = [nn.ReLU(), nn.Flatten(), nn.Linear(4 * 49, CLASSES)]
     model = nn.Sequential(nn.Conv2d(3, 4, 3, stride=2), nn.BatchNorm2d(4), *head)
     truth, training = few_classes(10, 8), LocalTraining(batchnorm=mode)
-    assert exact(inferred(view(model, truth, training, public(30))), truth) > 0.9
+    assert exact(infer_labels(view(model, truth, training, public(30))), truth) > 0.9
 
 
 def test_a_broken_client_does_not_disturb_the_others() -> None:
@@ -256,7 +256,7 @@ def test_a_broken_client_does_not_disturb_the_others() -> None:
     broken = replace(seen, update={name: u.clone() for name, u in seen.update.items()})
     for u in broken.update.values():
         u[1] = torch.nan
-    assert torch.equal(inferred(broken)[[0, 2]], inferred(seen)[[0, 2]])
+    assert torch.equal(infer_labels(broken)[[0, 2]], infer_labels(seen)[[0, 2]])
 
 
 def test_finishes() -> None:

@@ -14,7 +14,7 @@ from scenes import one_hot, scene, seen_in, smooth
 from torch import Generator, Tensor
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.autoattack import _compared
+from gradveil.attacks.autoattack import _compare
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
 from gradveil.core.attack import Reconstruction
@@ -87,7 +87,7 @@ def sides(defense: EitherSide, truth: Truth) -> Tensor:
 
 
 def chosen_by(attack: Inversion, seen: Observation) -> Tensor:
-    return guessed(attack.adapted(seen, Seed(0), DOUBLE)[0], seen)
+    return guessed(attack.adapt(seen, Seed(0), DOUBLE)[0], seen)
 
 
 def guessed(adapted: Inversion, seen: Observation) -> Tensor:
@@ -170,9 +170,9 @@ def test_the_true_view_is_found_and_worth_several_decibels() -> None:
     seen, truth = round_of(defense, 8, size=16, model=lenet(classes=5, shape=(3, 16, 16), seed=1).double())
     attack, drawn = invertgrad(steps=100, tv=1e-2), sides(defense, truth)
     assert 0 < drawn.sum() < 8
-    adapted, notes = attack.adapted(seen, Seed(0), DOUBLE)
+    adapted, notes = attack.adapt(seen, Seed(0), DOUBLE)
     assert (guessed(adapted, seen) == drawn).sum() >= 7
-    adaptive = adapted.searched(seen, Seed(0), DOUBLE, notes)
+    adaptive = adapted.search(seen, Seed(0), DOUBLE, notes)
     unaware = attack.reconstruct(seen.unaware(), Seed(0), DOUBLE)
     assert decibels(adaptive, truth.private.images) > decibels(unaware, truth.private.images) + 3
     assert decibels(unaware, truth.fed.images) > decibels(unaware, truth.private.images) + 3
@@ -287,6 +287,6 @@ def test_an_ensemble_compares_its_stages_through_the_views() -> None:
     shape = replace(SHORT, steps=1).reconstruct(SEEN, Seed(0), DOUBLE)
     for pictures in (TRUTH.private.images, TRUTH.fed.images):
         got = replace(shape, images=pictures)
-        assert (_compared(got, SEEN).loss < 1e-9).all()
-        unaware = _compared(got, SEEN.unaware()).loss
+        assert (_compare(got, SEEN).loss < 1e-9).all()
+        unaware = _compare(got, SEEN.unaware()).loss
         assert (unaware < 1e-9).all() == (pictures is TRUTH.fed.images)

@@ -12,7 +12,7 @@ from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
-from gradveil.engine.snapshots import traced
+from gradveil.engine.snapshots import trace_search
 from gradveil.models import MODELS
 from gradveil.search.curves import POINTS, Watch, curves, moments
 from gradveil.transforms.policy import Policy
@@ -57,8 +57,8 @@ def test_looking_more_often_changes_nothing(watch: Watch) -> None:
     images, labels = (x[:, None].double() for x in watch.pictures)
     scenario = Scenario(name="s", model=watch.model, private=Batch(images, labels), names=("a", "b", "c"))
     seen, _ = observe(scenario, Defense(), watch.attack, Seed(0))
-    often = traced(watch.attack, seen, Seed(2), EXACT, at=[0, 3, 7, 20])
-    seldom = traced(watch.attack, seen, Seed(2), EXACT, at=[7, 20])
+    often = trace_search(watch.attack, seen, Seed(2), EXACT, at=[0, 3, 7, 20])
+    seldom = trace_search(watch.attack, seen, Seed(2), EXACT, at=[7, 20])
     assert torch.equal(often[:, 2:], seldom)
     assert not torch.equal(often[:, 0], often[:, 1])
 
@@ -68,6 +68,6 @@ def test_the_way_leads_to_what_the_attack_reports(watch: Watch) -> None:
     scenario = Scenario(name="s", model=watch.model, private=Batch(images, labels), names=("a", "b", "c"))
     seen, _ = observe(scenario, Defense(), watch.attack, Seed(0))
     attack = invertgrad(steps=40, tv=1e-3, restarts=1)
-    last = traced(attack, seen, Seed(2), EXACT, at=[40])[:, 0]
+    last = trace_search(attack, seen, Seed(2), EXACT, at=[40])[:, 0]
     best = attack.reconstruct(seen, Seed(2), EXACT).images
     assert float((last - best).abs().mean()) < 0.05  # the best point is at or near the last

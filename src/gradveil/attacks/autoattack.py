@@ -74,14 +74,14 @@ def planted_stages(examples: int, copies: int = 1, transforms: str = "") -> dict
     `transforms` are what makes the copies, where that is known: see `transforms_of`.
     """
     neurons = min(max(BINS_PER_PICTURE * examples * copies, FEWEST_BINS), MOST_BINS)
-    own: Mapping[str, dict[str, Any]] = {
+    sizes: Mapping[str, dict[str, Any]] = {
         "cah": {"examples": examples * copies},
         "cah-separate": {"examples": examples, "separate": transforms},
     }
     left_out = {"unmix": copies == 1, "cah-separate": not transforms}
     stages = {stage: method for stage, method in PLANTED.items() if not left_out.get(stage)}
     return {
-        stage: (name, {**options, "neurons": neurons, **own.get(stage, {})})
+        stage: (name, {**options, "neurons": neurons, **sizes.get(stage, {})})
         for stage, (name, options) in stages.items()
     }
 
@@ -103,7 +103,7 @@ class AutoAttack(Attack):
         left, notes = list(range(len(seen.names))), []
         for name, stage in self.stages.items():
             try:
-                got = _compared(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
+                got = _compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
             except NotApplicableError as error:
                 notes.append(f"{name} left out: {error}")
                 continue
@@ -112,11 +112,11 @@ class AutoAttack(Attack):
             if not left:
                 break
         if best is None:
-            raise NotApplicableError(f"autoattack: no stage applies, {'; '.join(notes)}")
+            raise NotApplicableError(f"no stage applies, {'; '.join(notes)}", key="autoattack")
         return replace(best, notes=(*best.notes, *notes))
 
 
-def _compared(got: Reconstruction, seen: Observation) -> Reconstruction:
+def _compare(got: Reconstruction, seen: Observation) -> Reconstruction:
     """With 1 - cosine as its loss, whatever the stage itself minimized; a stage that broke down stays so."""
     like = next(iter(seen.update.values()))
     seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)

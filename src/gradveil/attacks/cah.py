@@ -18,9 +18,9 @@ from torch import nn
 
 from gradveil.attacks.imprint.copy_aware_traps import Rehearsal, separating_rows
 from gradveil.attacks.imprint.functional import FEWEST
-from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site
+from gradveil.attacks.imprint.insertion import Place, imprint_in, insert, place_of, shape_of, site
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.readout import counted, gradients, reconstruction
+from gradveil.attacks.imprint.readout import count_range, gradients, reconstruction
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
 from gradveil.attacks.imprint.unit_pictures import candidates
 from gradveil.core.attack import Attack, Reconstruction
@@ -91,18 +91,18 @@ class TrapWeights(Attack):
         for option, least in (("examples", 1), ("scale", 0), ("box", 0), ("sigma", TINY), ("same", TINY)):
             if not least <= (value := getattr(self, option)) < inf:
                 wanted = "> 0" if least == TINY else f">= {least}"
-                raise ConfigError(f"cah: {option} = {value} is out of range, take a number {wanted}")
+                raise ConfigError(f"{option} = {value} is out of range, take a number {wanted}", key="cah")
         if not isfinite(self.mu):
-            raise ConfigError(f"cah: mu = {self.mu} is no number, take a finite one")
+            raise ConfigError(f"mu = {self.mu} is no number, take a finite one", key="cah")
         if self.separate and self.scale:
-            raise ConfigError("cah: scale and separate both say what the rows are, give one of them")
+            raise ConfigError("scale and separate both say what the rows are, give one of them", key="cah")
         Oasis(transforms=self.separate or "none")  # refuses what is not known
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         model, place = site(model, shape_of(public, "cah"), self.at, "cah", seed)
         rows = self._traps(place, public, seed)
         parts = {"gain": self.gain, "sparse": False, "directions": DIRECTIONS, "seed": seed}
-        return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
+        return insert(model, Imprint(place.over(rows), self.connection, **parts), place)
 
     def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
         site(model, shape, self.at, "cah", Seed())
@@ -115,7 +115,7 @@ class TrapWeights(Attack):
         place = place_of(seen, self.at, "cah")
         how = {"box": self.box, "same": self.same, "seed": Seed(), "consistent": bool(self.separate)}
         reads = [candidates(gradient, place, seen.examples, **how) for gradient in gradients(seen, "cah")]
-        note = f"cah: {counted(reads)} of {self.neurons} units were activated, by {seen.examples} pictures"
+        note = f"cah: {count_range(reads)} of {self.neurons} units were activated, by {seen.examples} pictures"
         return reconstruction(seen, reads, place, (note,))
 
     def _traps(self, place: Place, public: Batch | None, seed: Seed) -> Rows:
@@ -127,7 +127,7 @@ class TrapWeights(Attack):
         weight = trap_rows(self.neurons, prod(place.shape), self.sigma, scale, seed, like)
         if not tuned or public is None:
             return Rows(weight=weight, bias=torch.full_like(weight[:, 0], self.mu))
-        return Rows(weight=weight, bias=tuned_bias(weight, place.seen(public.images.to(like)), self.examples))
+        return Rows(weight=weight, bias=tuned_bias(weight, place.arrives_as(public.images.to(like)), self.examples))
 
     def _rehearsal(self, place: Place, public: Batch | None, seed: Seed) -> Rehearsal:
         pictures = torch.empty(0, *place.shape) if public is None else public.images

@@ -14,11 +14,11 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.attacks.decoding.clusters import assigned, needs_similarity, refined
+from gradveil.attacks.decoding.clusters import assign_weights, needs_similarity, refine
 from gradveil.attacks.decoding.decoder import INNER, Decoder, Inner, Mixed
 from gradveil.attacks.decoding.leak import Encodings, Leak
-from gradveil.attacks.decoding.regression import solved, solved_without_signs
-from gradveil.attacks.decoding.same_source import logits_of_all_pairs, trained
+from gradveil.attacks.decoding.regression import solve, solve_without_signs
+from gradveil.attacks.decoding.same_source import logits_of_all_pairs, train
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
@@ -68,18 +68,18 @@ class DecodeCarlini(Decoder):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.training < 0 or self.turns < 0:
-            raise ConfigError("decode-carlini: training and turns are numbers of steps, take numbers >= 0")
+            raise ConfigError("training and turns are numbers of steps, take numbers >= 0", key="decode-carlini")
 
-    def mixed(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
+    def weigh(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
         mixing = mixing_in(seen.defense)
         encodings, labels = 2 * found.images[client].double() - 1, found.labels[client].double()
         sizes = encodings.abs() if mixing.flips else encodings
         similarity = None
         if needs_similarity(labels, seen.examples):
             similarity = self._similarity(seen, sizes, mixing)
-        weights, flat = assigned(labels, seen.examples, similarity, seed), sizes.flatten(1)
-        solve = partial(_solved, targets=flat, flipped=mixing.flips, seed=seed)
-        weights = refined(weights, flat, labels, solve, mixing.flips, self.turns)
+        weights, flat = assign_weights(labels, seen.examples, similarity, seed), sizes.flatten(1)
+        solve = partial(_solve, targets=flat, flipped=mixing.flips, seed=seed)
+        weights = refine(weights, flat, labels, solve, mixing.flips, self.turns)
         return Mixed(weights, encodings.new_zeros(encodings.shape))
 
     def _similarity(self, seen: Observation, sizes: Tensor, mixing: Mixing) -> Tensor:
@@ -87,18 +87,19 @@ class DecodeCarlini(Decoder):
             return _correlation(sizes.flatten(1))
         if seen.public is None or len(seen.public.images) < 2 * mixing.k:
             raise NotApplicableError(
-                f"decode-carlini: its network learns from public pictures and needs {2 * mixing.k} of them, "
-                'ask for fewer images or take similarity = "pixels"'
+                f"its network learns from public pictures and needs {2 * mixing.k} of them, "
+                'ask for fewer images or take similarity = "pixels"',
+                key="decode-carlini",
             )
         public = 2 * seen.public.images.float() - 1
-        net = trained(public, mixing, self.training, Seed().at("same source"))  # all clients face the same one
+        net = train(public, mixing, self.training, Seed().at("same source"))  # all clients face the same one
         return logits_of_all_pairs(net, sizes.to(public)).to(sizes)
 
 
-def _solved(weights: Tensor, *, targets: Tensor, flipped: bool, seed: Seed) -> Tensor:
+def _solve(weights: Tensor, *, targets: Tensor, flipped: bool, seed: Seed) -> Tensor:
     if not flipped:
-        return solved(weights, targets)
-    return solved_without_signs(weights, torch.zeros_like(targets), targets, seed)
+        return solve(weights, targets)
+    return solve_without_signs(weights, torch.zeros_like(targets), targets, seed)
 
 
 def _correlation(sizes: Tensor) -> Tensor:

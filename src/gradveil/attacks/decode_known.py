@@ -46,10 +46,10 @@ def decode_known(
 class DecodeKnown(Decoder):
     """Takes the weights, and which public pictures are in an encoding, from what it was granted."""
 
-    def mixed(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
+    def weigh(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
         mixtures = [one.knowledge.mixture for one in (*seen.history, seen)]
         weights = torch.cat([mixture.weights[client] for mixture in mixtures if mixture is not None]).double()
-        own, others = weights.split([seen.examples, weights.shape[1] - seen.examples], 1)
-        if seen.public is None or not others.shape[1]:
-            return Mixed(own, own.new_zeros(len(own), *seen.shape))
-        return Mixed(own, torch.einsum("es,schw->echw", others, 2 * seen.public.images.to(own) - 1))
+        inside, outside = weights.split([seen.examples, weights.shape[1] - seen.examples], 1)
+        if seen.public is None or not outside.shape[1]:
+            return Mixed(inside, inside.new_zeros(len(inside), *seen.shape))
+        return Mixed(inside, torch.einsum("es,schw->echw", outside, 2 * seen.public.images.to(inside) - 1))

@@ -40,8 +40,8 @@ def _head(seen: Observation) -> str:
     try:
         return last_linear(seen.model, seen.classes)
     except NotApplicableError:
-        told = f"the model has no linear layer with {seen.classes} outputs to leave out, take invertgrad"
-        raise NotApplicableError(f"headless: {told}") from None
+        reason = f"the model has no linear layer with {seen.classes} outputs to leave out, take invertgrad"
+        raise NotApplicableError(reason, key="headless") from None
 
 
 def headless(

@@ -24,7 +24,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Labels
-from gradveil.engine.distance import matched
+from gradveil.engine.distance import names_to_match
 from gradveil.engine.labels import given_or_idlg
 from gradveil.models.normalize import constants_of
 
@@ -60,7 +60,7 @@ class FirstLinear(Attack):
 
     def __post_init__(self) -> None:
         if self.box < 0 or self.same <= 0:
-            raise ConfigError(f"linear: {self} is out of range, take box >= 0 and same > 0")
+            raise ConfigError(f"{self} is out of range, take box >= 0 and same > 0", key="linear")
 
     def check(self, seen: Observation) -> None:
         self._gradients_of(seen, first_linear(seen, Seed()))
@@ -79,16 +79,16 @@ class FirstLinear(Attack):
             images=pixels.unflatten(-1, seen.shape),
             labels=_labels(seen, weight),
             found=found,
-            loss=_unexplained(weight, inputs).masked_fill(~bias.isfinite().all(-1), torch.nan),
+            loss=_residue(weight, inputs).masked_fill(~bias.isfinite().all(-1), torch.nan),
             notes=_notes(seen),
         )
 
     def _gradients_of(self, seen: Observation, name: str) -> tuple[Tensor, Tensor]:
-        readable = matched(list(seen.update), self.only, self.without)
+        readable = names_to_match(list(seen.update), self.only, self.without)
         if not {f"{name}.weight", f"{name}.bias"} <= set(readable):
             why = " that only and without let it read" if self.only or self.without else ""
             raise NotApplicableError(
-                f"linear: the update holds no weight and bias of layer {name!r}{why}, choose another attack"
+                f"the update holds no weight and bias of layer {name!r}{why}, choose another attack", key="linear"
             )
         return seen.update[f"{name}.weight"], seen.update[f"{name}.bias"]
 
@@ -115,10 +115,10 @@ def _greedy(rows: Candidates, shown: Candidates, score: Tensor, examples: int, s
     chosen, found = [], []
     for _ in range(examples):
         at = score.argmax(-1, keepdim=True)
-        there = score.gather(-1, at) > 0
+        plausible = score.gather(-1, at) > 0
         picked = _row(rows, at)
-        chosen.append(torch.where(there.unsqueeze(-1), picked, 0.0))
-        found.append(there)
+        chosen.append(torch.where(plausible.unsqueeze(-1), picked, 0.0))
+        found.append(plausible)
         difference = (shown - _row(shown, at)).square().mean(-1).sqrt()
         score = score.masked_fill(difference <= same, 0.0).scatter(-1, at, 0.0)
     return torch.cat(chosen, 1), torch.cat(found, 1)
@@ -136,7 +136,7 @@ def _fit(weight: Tensor, bias: Tensor) -> tuple[Tensor, Bool[Tensor, "client 1"]
     return torch.where(found.unsqueeze(-1), inputs, 0.0), found
 
 
-def _unexplained(weight: Tensor, inputs: Tensor) -> Float[Tensor, " client"]:
+def _residue(weight: Tensor, inputs: Tensor) -> Float[Tensor, " client"]:
     """What is left of dW outside the span of the inputs, relative; NaN where the update itself is not finite."""
     sane = weight.nan_to_num(0.0, 0.0, 0.0)  # the decomposition inside pinv raises on NaN
     rest = sane - sane @ torch.linalg.pinv(inputs) @ inputs
@@ -152,11 +152,12 @@ def first_linear(seen: Observation, seed: Seed) -> str:
     pictures = uniform((2, *seen.shape), seed.at("probe").rng(), like)
     first = _first_call(model, pictures)
     if first is None:
-        raise NotApplicableError("linear: the model has no linear layer, choose another attack")
-    expected = _normalized(seen, pictures).flatten(1)
+        raise NotApplicableError("the model has no linear layer, choose another attack", key="linear")
+    expected = _normalize(seen, pictures).flatten(1)
     if first.input.shape != expected.shape or not torch.allclose(first.input, expected, atol=1e-4):
         raise NotApplicableError(
-            f"linear: the first linear layer, {first.name!r}, sees features and not the pictures, choose another attack"
+            f"the first linear layer, {first.name!r}, sees features and not the pictures, choose another attack",
+            key="linear",
         )
     return first.name
 
@@ -180,7 +181,7 @@ def _first_call(model: nn.Module, pictures: Tensor) -> Call | None:
     return calls[0] if calls else None
 
 
-def _normalized(seen: Observation, pictures: Tensor) -> Tensor:
+def _normalize(seen: Observation, pictures: Tensor) -> Tensor:
     mean, std = (c.to(pictures).view(-1, 1, 1) for c in constants_of(seen.model, seen.shape[0]))
     return (pictures - mean) / std
 

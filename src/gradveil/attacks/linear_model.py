@@ -49,7 +49,7 @@ class LinearModel(Attack):
 
     def __post_init__(self) -> None:
         if not 0 <= self.refine <= 10_000:
-            raise ConfigError(f"linear-model: refine = {self.refine} is out of range, take 0 to 10,000")
+            raise ConfigError(f"refine = {self.refine} is out of range, take 0 to 10,000", key="linear-model")
 
     def check(self, seen: Observation) -> None:
         _only_layer(seen)
@@ -81,16 +81,16 @@ class LinearModel(Attack):
         layer = seen.model.get_submodule(name)
         sound = bool(weight.isfinite().all() & bias.isfinite().all())
         if self.refine and sound:
-            push = self._solved(seen, layer, weight.double(), bias.double(), labels.double())
+            push = self._solve(seen, layer, weight.double(), bias.double(), labels.double())
             inputs = (torch.linalg.pinv(push.T) @ weight.double()).to(weight)
         push = _push(functional_call(layer, {}, (inputs,)).detach(), labels, seen)
         unexplained = (weight - push.T @ inputs).norm() / weight.norm()
         return inputs, _first_of_each(of), unexplained if sound else torch.full_like(unexplained, torch.nan)
 
-    def _solved(self, seen: Observation, layer: nn.Module, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
+    def _solve(self, seen: Observation, layer: nn.Module, weight: Tensor, bias: Tensor, labels: Tensor) -> Tensor:
         """The pushes at which the pictures that they imply push just so, [example, class]."""
-        own, offset = (p.detach().double() for p in layer.parameters())  # searching in float32 would lose digits
-        across = weight @ own.T
+        rows, offset = (p.detach().double() for p in layer.parameters())  # searching in float32 would lose digits
+        across = weight @ rows.T
         push = _summing_to(bias, _push(offset.expand_as(labels), labels, seen))
         best, least = push, torch.inf
         for _ in range(self.refine):
@@ -124,7 +124,7 @@ def _only_layer(seen: Observation) -> str:
     trained = {key.rpartition(".")[0] for key, p in seen.model.named_parameters() if p.requires_grad}
     if trained != {name} or f"{name}.bias" not in seen.update:
         raise NotApplicableError(
-            "linear-model: the model is more than one linear layer with a bias, choose linear or another attack"
+            "the model is more than one linear layer with a bias, choose linear or another attack", key="linear-model"
         )
     return name
 

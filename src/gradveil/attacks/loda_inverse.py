@@ -98,9 +98,9 @@ class LodaInverse(Attack):
 
     def __post_init__(self) -> None:
         if not (self.c and self.tv and self.lengths) or min(self.lengths) < 1 or self.rehearsal < 0:
-            raise ConfigError("loda-inverse: nothing to try, give c, tv, lengths >= 1 and rehearsal >= 0")
+            raise ConfigError("nothing to try, give c, tv, lengths >= 1 and rehearsal >= 0", key="loda-inverse")
         if min(*self.c, *self.tv) < 0:
-            raise ConfigError("loda-inverse: c and tv must not be negative, take numbers >= 0")
+            raise ConfigError("c and tv must not be negative, take numbers >= 0", key="loda-inverse")
 
     @property
     def steps(self) -> int:
@@ -127,23 +127,23 @@ class LodaInverse(Attack):
         loda = loda_of(seen.defense)
         if loda is None:
             return self.inner.reconstruct(seen, seed, compute)
-        got = _given(seen) if seen.knowledge.encodings is not None else self.leaked(seen, seed, compute)
+        got = _from_encodings(seen) if seen.knowledge.encodings is not None else self.invert_update(seen, seed, compute)
         with compute.active():
-            images, way = self.decoded(got.images, seen, loda)
+            images, way = self.invert_encodings(got.images, seen, loda)
         note = f"loda-inverse: {way}" + ("" if seen.knowledge.encodings is None else ", from the encodings themselves")
         return replace(got, images=images, notes=(*got.notes, note))
 
-    def leaked(self, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
+    def invert_update(self, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
         """The encodings, as far as the updates tell. They are the same in every round, so rounds are joined up."""
         return self.inner.reconstruct(replace(seen, defense=without_loda(seen.defense)), seed, compute)
 
-    def decoded(self, encodings: Tensor, seen: Observation, loda: Loda) -> tuple[Tensor, Way]:
+    def invert_encodings(self, encodings: Tensor, seen: Observation, loda: Loda) -> tuple[Tensor, Way]:
         flat = encodings.flatten(0, 1).nan_to_num(0, 0, 0).clamp(0, 1)
         decoder, mean = decoder_of(loda, flat, self.projected)
         way = Way(c=self.c[0], tv=self.tv[0], steps=self.lengths[0])
         if self.rehearsal:
             pictures = rehearsal_pictures(seen, loda, self.rehearsal, flat)
-            way = rehearsed(Rehearsal(self, loda, hash_of(pictures), str(flat.dtype), pictures))
+            way = rehearse(Rehearsal(self, loda, hash_of(pictures), str(flat.dtype), pictures))
         if not way.steps:
             return encodings, way
         parts = [decoder.runs(part, mean, way, (way.steps,))[way.steps] for part in flat.split(at_once(flat))]
@@ -176,7 +176,7 @@ class Rehearsal:
 
 
 @lru_cache(maxsize=16)
-def rehearsed(trial: Rehearsal) -> Way:
+def rehearse(trial: Rehearsal) -> Way:
     """The way with the highest mean PSNR on public pictures that the attacker has encoded itself."""
     pictures, encodings = trial.pictures, trial.loda.encode(trial.pictures)
     decoder, mean = decoder_of(trial.loda, pictures, trial.attack.projected)
@@ -199,7 +199,7 @@ def rehearsal_pictures(seen: Observation, loda: Loda, count: int, like: Tensor) 
     return public_pool(loda.public, shape_of(like))[-count:].to(like)
 
 
-def _given(seen: Observation) -> Reconstruction:
+def _from_encodings(seen: Observation) -> Reconstruction:
     """The encodings as they are, with nothing left to invert."""
     encodings = seen.knowledge.encodings
     assert encodings is not None

@@ -101,20 +101,20 @@ rog_paper = Preset(
 def space_of(name: SpaceName, coarse: Bicubic, weights: str) -> Space:
     """What is searched; `pixels` is the ablation without a projection, in the same units and from the same start."""
     if bool(weights) != (name in ("autoencoder", "gan")):
-        told = "space is neither autoencoder nor gan, leave it out" if weights else "none is given, give its file"
-        raise ConfigError(f"rog: weights: {told}")
+        reason = "space is neither autoencoder nor gan, leave it out" if weights else "none is given, give its file"
+        raise ConfigError(reason, key="rog: weights")
     if weights:
-        return drawn_by(name, weights)
+        return generator_space(name, weights)
     return coarse if name == "bicubic" else Pixels(start=coarse.start, normalized=False, boxed=coarse.boxed)
 
 
-def drawn_by(name: SpaceName, weights: str) -> Decoded:
+def generator_space(name: SpaceName, weights: str) -> Decoded:
     """The space of the pictures that the network in a file can draw."""
     from gradveil.generators.files import AUTOENCODER, kind_of, load_generator
 
     kind = kind_of(weights)  # which refuses code: a config never names any
     if (kind == AUTOENCODER) != (name == "autoencoder"):
-        raise ConfigError(f"rog: weights: {weights} holds a generator of kind {kind}, which is not {name}")
+        raise ConfigError(f"weights: {weights} holds a generator of kind {kind}, which is not {name}", key="rog")
     return Decoded(
         generator=load_generator(weights), start="encoded" if name == "autoencoder" else "normal", file=weights
     )
@@ -124,10 +124,12 @@ def finish_of(name: FinishName, enhancer: str) -> Finish:
     """What happens to the pictures at the end."""
     enhances = name.endswith("enhance")
     if enhances != bool(enhancer):
-        told = "none is given, give its file" if enhances else "finish does not enhance, take finish = 'enhance'"
-        raise ConfigError(f"rog: enhancer: {told}")
+        reason = "none is given, give its file" if enhances else "finish does not enhance, take finish = 'enhance'"
+        raise ConfigError(reason, key="rog: enhancer")
     if enhances and not Path(enhancer).is_file():
-        raise ConfigError(f"rog: enhancer: {enhancer}: no such file, make one with gradveil train-generator enhancer")
+        raise ConfigError(
+            f"enhancer: {enhancer}: no such file, make one with gradveil train-generator enhancer", key="rog"
+        )
     if name == "equalize+enhance":
         return Sequence((equalize, Enhance(enhancer)))
     return Enhance(enhancer) if enhances else equalize if name == "equalize" else clamp

@@ -93,9 +93,9 @@ class Rogs(Attack):
 
     def __post_init__(self) -> None:
         if self.search.steps < 1 or self.search.restarts < 1 or self.search.drawn < 1:
-            raise ConfigError("rogs: steps, restarts and drawn must be 1 or more")
+            raise ConfigError("steps, restarts and drawn must be 1 or more", key="rogs")
         if min(self.search.rate, self.search.reach) <= 0 or self.search.perceptual < 0:
-            raise ConfigError("rogs: rate and reach must be above 0, perceptual 0 or more")
+            raise ConfigError("rate and reach must be above 0, perceptual 0 or more", key="rogs")
         if self.generator and not is_user_generator(self.generator) and kind_of(self.generator) == AUTOENCODER:
             raise ConfigError(
                 f"{self.generator}: an autoencoder has no random latents, give a GAN (gradveil train-gan)"
@@ -125,8 +125,8 @@ class Rogs(Attack):
     def networks(self) -> tuple[str, ...]:
         if not self.generator:
             raise ConfigError(NO_GENERATOR)
-        own = () if is_user_generator(self.generator) else (self.generator,)
-        return (*self.inner.networks(), *own)
+        networks = () if is_user_generator(self.generator) else (self.generator,)
+        return (*self.inner.networks(), *networks)
 
     def check(self, seen: Observation) -> None:
         self.inner.check(seen)
@@ -142,14 +142,14 @@ class Rogs(Attack):
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         if not self.generator:
             raise ConfigError(NO_GENERATOR)
-        return self.redrawn(self.inner.reconstruct(seen, seed, compute), seen, seed, compute)
+        return self.redraw(self.inner.reconstruct(seen, seed, compute), seen, seed, compute)
 
-    def redrawn(self, got: Reconstruction, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
+    def redraw(self, got: Reconstruction, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
         """The second half: what an attack found, as the generator draws it."""
         generator = generator_like(self.generator, got.images, seen.classes)
         judge = Perceptual.of(self.lpips, got.images) if self.lpips and self.search.perceptual else None
         with compute.active():
-            images = self.search.inverted(targets_of(got, generator, seen), generator, judge, seed.at("rogs"), compute)
+            images = self.search.invert(targets_of(got, generator, seen), generator, judge, seed.at("rogs"), compute)
         notes = (*got.notes, *self.notes(generator, seen))
         return replace(got, images=images.unflatten(0, got.images.shape[:2]), notes=notes)
 
@@ -172,11 +172,11 @@ def generator_like(spec: str, images: Tensor, classes: int) -> Generator:
     """The generator where the pictures are, in their precision."""
     stamp = 0 if is_user_generator(spec) else Path(spec).stat().st_mtime_ns
     shape = cast(tuple[int, int, int], tuple(images.shape[-3:]))
-    return _moved(spec, stamp, str(images.device), images.dtype, classes, shape)
+    return _load_like(spec, stamp, str(images.device), images.dtype, classes, shape)
 
 
 @lru_cache(maxsize=4)
-def _moved(
+def _load_like(
     spec: str, stamp: int, device: str, dtype: torch.dtype, classes: int, shape: tuple[int, int, int]
 ) -> Generator:
     module = cast(torch.nn.Module, load_generator(spec, classes=classes, shape=shape))
@@ -195,5 +195,5 @@ def _attack(text: str) -> Attack:
     options: dict[str, Any] = check_options(ATTACKS[choice.name], choice.options, lambda key: f"inner: {key}", "")
     attack = ATTACKS[choice.name](**options)
     if "malicious" in attack.requires:
-        raise ConfigError(f"inner: {choice.name} modifies the model, name an attack that does not")
+        raise ConfigError(f"{choice.name} modifies the model, name an attack that does not", key="inner")
     return attack

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread, edges_of, levels_of
-from gradveil.attacks.imprint.insertion import Place, imprint_in, place_of, planted, shape_of, site, standard_of
+from gradveil.attacks.imprint.insertion import Place, imprint_in, insert, place_of, shape_of, site, standard_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
-from gradveil.attacks.imprint.readout import counted, differences, gradients, reconstruction
+from gradveil.attacks.imprint.readout import count_range, differences, gradients, reconstruction
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
@@ -76,13 +76,15 @@ class RobbingTheFed(Attack):
         check_options("rtf", self.neurons, self.connection, self.gain)
         Functional(text=self.functional)
         if not 0 <= self.target < 1:
-            raise ConfigError(f"rtf: target = {self.target} is out of range, take a share of the pictures from 0 to 1")
+            raise ConfigError(
+                f"target = {self.target} is out of range, take a share of the pictures from 0 to 1", key="rtf"
+            )
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         model, place = site(model, shape_of(public, "rtf"), self.at, "rtf", seed)
         rows = self._rows(model, place, public, seed)
         parts = {"gain": self.gain, "sparse": self.sparse, "directions": 1, "seed": seed}
-        return planted(model, Imprint(place.over(rows), self.connection, **parts), place)
+        return insert(model, Imprint(place.over(rows), self.connection, **parts), place)
 
     def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
         site(model, shape, self.at, "rtf", Seed())
@@ -95,7 +97,7 @@ class RobbingTheFed(Attack):
         place = place_of(seen, self.at, "rtf")
         kind = {"cumulative": not self.sparse, "bins": 1 if self.target else self.neurons}
         reads = [differences(gradient, seen.examples, **kind) for gradient in gradients(seen, "rtf")]
-        note = f"rtf: {counted(reads)} of {kind['bins']} bins held anything, for {seen.examples} pictures"
+        note = f"rtf: {count_range(reads)} of {kind['bins']} bins held anything, for {seen.examples} pictures"
         return reconstruction(seen, reads, place, (note,))
 
     def _rows(self, model: nn.Module, place: Place, public: Batch | None, seed: Seed) -> Rows:
@@ -117,7 +119,7 @@ class RobbingTheFed(Attack):
         """The functional of the public pictures, if they are to say where the bins are."""
         if public is None or len(public.images) < FEWEST or self.bins != "auto":
             return None
-        return place.seen(public.images.to(weight)).double() @ weight.double() + offset
+        return place.arrives_as(public.images.to(weight)).double() @ weight.double() + offset
 
     def _slopes(self, edges: Tensor) -> Tensor:
         """1, or for Hardtanh what takes a unit from 0 to 1 within its bin."""

@@ -26,7 +26,7 @@ from gradveil.attacks.cah import cah
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.rtf import rtf
-from gradveil.attacks.unmix_solver import Copies, applied, matrices_of, mean_of, solved
+from gradveil.attacks.unmix_solver import Copies, apply_map, matrices_of, mean_of, solve
 from gradveil.core.attack import Attack, Reconstruction, Requirement
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -76,7 +76,9 @@ class Unmix(Attack):
 
     def __post_init__(self) -> None:
         if self.tv <= 0 or self.explained <= 0:
-            raise ConfigError(f"unmix: tv = {self.tv}, explained = {self.explained}: out of range, take numbers > 0")
+            raise ConfigError(
+                f"tv = {self.tv}, explained = {self.explained}: out of range, take numbers > 0", key="unmix"
+            )
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         return self.inner.plant(model, public, seed)
@@ -98,16 +100,16 @@ class Unmix(Attack):
         one = {name: u[0] for name, u in seen.update.items()}
         copies = partial(copies_by, seen.defense.surrogate(one))
         images = got.images.clone()
-        images[got.found] = self.taken_apart(got.images[got.found], copies)
+        images[got.found] = self.take_apart(got.images[got.found], copies)
         return replace(got, images=images)
 
     @torch.no_grad()
-    def taken_apart(self, leaked: Tensor, copies: Copies) -> Tensor:
+    def take_apart(self, leaked: Tensor, copies: Copies) -> Tensor:
         """Each picture by the mixture that explains it best, if one is good enough."""
         best, off = leaked, leaked.new_full((len(leaked),), self.explained)
         for mixture in mixtures(matrices_of(copies, leaked)):
-            found = solved(mixture, leaked, self.tv).clamp(0, 1)
-            error = (applied(mixture, found) - leaked).square().flatten(1).mean(1).sqrt()
+            found = solve(mixture, leaked, self.tv).clamp(0, 1)
+            error = (apply_map(mixture, found) - leaked).square().flatten(1).mean(1).sqrt()
             better = error < off  # false for NaN
             best, off = torch.where(better[:, None, None, None], found, best), torch.where(better, error, off)
         return best

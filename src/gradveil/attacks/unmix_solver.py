@@ -44,20 +44,20 @@ def mean_of(matrices: list[Tensor]) -> Tensor:
     return (total / len(matrices)).coalesce()
 
 
-def applied(matrix: Tensor, pictures: Tensor) -> Tensor:
+def apply_map(matrix: Tensor, pictures: Tensor) -> Tensor:
     """To every channel of every picture."""
     flat = pictures.flatten(-2)
     return torch.sparse.mm(matrix, flat.flatten(0, -2).T.contiguous()).T.reshape(flat.shape).view(pictures.shape)
 
 
-def solved(matrix: Tensor, leaked: Tensor, tv: float) -> Tensor:
+def solve(matrix: Tensor, leaked: Tensor, tv: float) -> Tensor:
     """Minimizes |matrix x - leaked|^2 / 2 + tv * TV(x), for pictures [picture, channel, height, width]."""
     back = matrix.t().coalesce()
-    target, x, stiff = applied(back, leaked), leaked, torch.full_like(leaked[:, :1], 1 / FLAT).unsqueeze(0)
+    target, x, stiff = apply_map(back, leaked), leaked, torch.full_like(leaked[:, :1], 1 / FLAT).unsqueeze(0)
     for _ in range(ROUNDS):
 
         def normal(z: Tensor, stiff: Tensor = stiff) -> Tensor:
-            return applied(back, applied(matrix, z)) + tv * gathered(stiff * slopes(z))
+            return apply_map(back, apply_map(matrix, z)) + tv * gather_slopes(stiff * slopes(z))
 
         x = conjugate_gradients(normal, target, x)
         stiff = (slopes(x).square().sum((0, 2), keepdim=True) + FLAT**2).rsqrt()
@@ -72,7 +72,7 @@ def slopes(pictures: Tensor) -> Tensor:
     return both
 
 
-def gathered(both: Tensor) -> Tensor:
+def gather_slopes(both: Tensor) -> Tensor:
     """The transpose of `slopes`."""
     right, down = both[0, ..., :, :-1], both[1, ..., :-1, :]
     pictures = torch.zeros_like(both[0])

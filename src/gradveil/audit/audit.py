@@ -23,7 +23,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.hashes import hash_models, sha256
-from gradveil.core.scenario import Scenario, described
+from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.dp.audited_round import round_accounts
@@ -58,14 +58,14 @@ class Audit:
     stand_in: Scenario | None = None  # for the positive control, where the private pictures are not known
     origin: Mapping[str, Any] = field(default_factory=dict)  # what provenance.json will say beyond the usual
 
-    def described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
         """The settings; those of an audit that was built by hand are read off its parts."""
         if self.settings:
             return dict(self.settings)
         return {
             "seed": self.seed,
             "metrics": [metric.name for metric in self.metrics],
-            "scenario": described(self.scenario),
+            "scenario": describe(self.scenario),
             "defense": {label: _value(defense) for label, defense in self.defenses.items()},
             "attack": {label: _value(attack) for label, attack in self.attacks.items()},
         }
@@ -98,7 +98,7 @@ class AuditExperiment(Experiment[None]):
         self.groups = list(shards(self.audit, compute, self.shard))
 
     def to_tables(self) -> Mapping[str, Any]:
-        return self.audit.described()
+        return self.audit.describe()
 
     def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
         audit = self.audit
@@ -139,7 +139,7 @@ def traffic(audit: Audit, compute: Compute) -> dict[str, dict[str, int]]:
 def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
     """Where the audit comes from: what a run is refused by if it changes, and what it is computed again by."""
     models = {s.name: s.model for s in (audit.scenario, *audit.also)} | {"early": audit.early or audit.scenario.model}
-    config = toml.dump(audit.described())
+    config = toml.dump(audit.describe())
     return provenance(audit.scenario, audit.gallery, config, audit.seed, compute, audit.also) | {
         "model_sha256": hash_with(hash_models(models), networks(audit)),
         "chunk": compute.chunk,
@@ -163,7 +163,7 @@ def applicable(audit: Audit) -> tuple[Audit, dict[str, str]]:
     remaining = {label: attack for label, attack in audit.attacks.items() if label not in left_out}
     if not remaining:
         raise ConfigError(f"none applies to this model, {'; '.join(left_out.values())}", key="attack")
-    return replace(audit, attacks=remaining, settings=audit.described()), left_out
+    return replace(audit, attacks=remaining, settings=audit.describe()), left_out
 
 
 def judge_of(audit: Audit) -> Judge:

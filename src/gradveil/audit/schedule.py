@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradveil.audit.plan import Cell, Grid, clients_of, diagnostic
 from gradveil.core.compute import Compute
-from gradveil.core.scenario import Scenario, described
+from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 
@@ -68,7 +68,7 @@ def roles(audit: Audit, compute: Compute, size: int | None = None) -> dict[str, 
 
 
 def _role(scenario: Scenario, role: str) -> dict[str, Any]:
-    return {"role": role, "regime": scenario.regime, "trained": scenario.trained, **described(scenario)}
+    return {"role": role, "regime": scenario.regime, "trained": scenario.trained, **describe(scenario)}
 
 
 def placed(scenario: Scenario, compute: Compute) -> Scenario:

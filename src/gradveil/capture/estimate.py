@@ -11,7 +11,7 @@ from gradveil.capture.scenario import captured_scenario
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.server import observe_received
-from gradveil.engine.estimate_training import estimated
+from gradveil.engine.estimate_training import estimate_training
 
 
 def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
@@ -23,6 +23,6 @@ def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Co
     scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=told)
     seen, _ = observe_received(scenario, Defense())
     unknown = replace(capture.training, steps=1, rate=1.0)
-    _, (note,) = estimated(replace(seen, training=unknown, training_known=False), compute)
+    _, (note,) = estimate_training(replace(seen, training=unknown, training_known=False), compute)
     training = capture.training
     return f"{note}; the capture says tau = {training.steps}, rate = {training.rate:.2g}"

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
-from gradveil.core.received_updates import Received, stacked
+from gradveil.core.received_updates import Received, stack_by_name
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.types import Batch, Labels
 
@@ -32,7 +32,7 @@ def captured_scenario(
     """Clients of a capture with as many pictures each. Without `private` nobody knows what the pictures were."""
     told = stacked_labels(capture, clients)
     received = Received(
-        update=stacked([capture.updates[client] for client in clients]),
+        update=stack_by_name([capture.updates[client] for client in clients]),
         statistics=_statistics(capture, clients),
         labels=told if told is not None or private is None else private.labels,
         has_truth=private is not None,
@@ -74,7 +74,7 @@ def _statistics(capture: Capture, clients: Sequence[str]) -> dict[str, Tensor] |
     """By the names that attacks know: `bn1.mean`, `bn1.var`."""
     if capture.training.batchnorm != "batch-shared" or not all(client in capture.statistics for client in clients):
         return None
-    found = stacked([capture.statistics[client] for client in clients])
+    found = stack_by_name([capture.statistics[client] for client in clients])
     named = {buffer_of(name).rpartition("."): tensor for name, tensor in found.items()}
     return {f"{layer}.{SHORT[kind]}": tensor for (layer, _, kind), tensor in named.items() if kind in SHORT}
 

@@ -24,7 +24,7 @@ class View:
     name: str
 
 
-def chained(views: Sequence[View]) -> View:
+def chain_views(views: Sequence[View]) -> View:
     """One view after the other."""
     return View(partial(_one_by_one, tuple(views)), "; ".join(view.name for view in views))
 
@@ -70,8 +70,8 @@ class Knowledge:
     @property
     def offers(self) -> frozenset[str]:
         """What an attack may require of a defense (`Attack.requires`) that is there."""
-        there = {"views": bool(self.views), "mixture": self.mixes}
-        return frozenset(name for name, is_there in there.items() if is_there)
+        present = {"views": bool(self.views), "mixture": self.mixes}
+        return frozenset(name for name, is_present in present.items() if is_present)
 
     def take(self, at: Tensor) -> Knowledge:
         """Of these clients alone."""

@@ -55,5 +55,5 @@ class Received:
         )
 
 
-def stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def stack_by_name(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {name: torch.stack([one[name] for one in each]) for name in each[0]}

@@ -87,15 +87,15 @@ class Scenario:
         if self.received is not None:
             return "deployment"
         easy = self.private.images.shape[1] == 1 and self.training.steps == 1 and self.training.batchnorm == "eval"
-        told = self.threat.knows_labels and self.threat.knows_training
-        return "diagnostic" if easy and told and not self.trained else "deployment"
+        granted = self.threat.knows_labels and self.threat.knows_training
+        return "diagnostic" if easy and granted and not self.trained else "deployment"
 
     @property
     def classes(self) -> int:
         return self.private.labels.shape[-1]
 
 
-def described(scenario: Scenario) -> dict[str, Any]:
+def describe(scenario: Scenario) -> dict[str, Any]:
     """With the keys of a config file, as far as they can be known."""
     clients, examples = scenario.private.images.shape[:2]
     training = {name: value for name, value in asdict(scenario.training).items() if value is not None}

@@ -43,7 +43,7 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
             "use `attacker = malicious` (threat.may_plant)"
         )
     defense = defense.bind(scenario)
-    sent = attack.plant(defense.model(scenario.model), _known(scenario), seed.at("plant"))
+    sent = attack.plant(defense.model(scenario.model), _public_pictures(scenario), seed.at("plant"))
     model = in_client_mode(sent, scenario.training)
     earlier = [_round(sent, model, scenario, defense, seed.at("round", k))[0] for k in range(threat.rounds - 1)]
     observation, truth = _round(sent, model, scenario, defense, seed)
@@ -70,7 +70,7 @@ def _round(
         labels=torch.stack([one.labels for one in pictures]) if threat.knows_labels else None,
         defense=defense if threat.knows_defense else None,
         public=scenario.public,
-        statistics=_stacked(statistics) if training.batchnorm == "batch-shared" else None,
+        statistics=_stack(statistics) if training.batchnorm == "batch-shared" else None,
         knowledge=_knowledge(scenario, defense, seed, _batch_of(pictures).images),
     )
     return observation, Truth(private=scenario.private, fed=_batch_of(fed))
@@ -100,7 +100,7 @@ def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation,
     return seen, Truth(private=scenario.private, fed=scenario.private) if received.has_truth else None
 
 
-def _known(scenario: Scenario) -> Batch:
+def _public_pictures(scenario: Scenario) -> Batch:
     """What a server that plants knows of pictures: the public ones; an empty batch tells their size all the same."""
     return scenario.public or Batch(*(x.flatten(0, 1)[:0] for x in scenario.private))
 
@@ -132,7 +132,7 @@ def _group_round(
 
 
 def _mean(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    return {key: stack.mean(0) for key, stack in _stacked(each).items()}
+    return {key: stack.mean(0) for key, stack in _stack(each).items()}
 
 
 def _client_round(
@@ -202,7 +202,7 @@ def _running_statistics(sent: nn.Module, model: nn.Module, steps: Sequence[Step]
     return state
 
 
-def _stacked(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
+def _stack(each: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     return {key: torch.stack([one[key] for one in each]) for key in each[0]}
 
 

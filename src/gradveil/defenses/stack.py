@@ -13,7 +13,7 @@ from torch import Generator, nn
 from gradveil.core.check import complete
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.knowledge import Knowledge, Mixture, chained
+from gradveil.core.knowledge import Knowledge, Mixture, chain_views
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
 
@@ -111,7 +111,7 @@ class Stack(Defense):
         each = [defense.knowledge() for defense in self.defenses]
         views = [known.views for known in each if known.views]
         return Knowledge(
-            views=tuple(map(chained, product(*views))) if views else (),
+            views=tuple(map(chain_views, product(*views))) if views else (),
             copies=self.copies,
             transforms=tuple(dict.fromkeys(name for known in each for name in known.transforms)),
             mixes=any(known.mixes for known in each),

@@ -44,9 +44,9 @@ class LocalRound:
         carries: list[Carry] = [{}]
         for place in range(self.training.steps - 1):
             carries.append(self.after(place, carries[-1], *fed))
-        value, slope, by_fed = self.ended(carries.pop(), fed)
+        value, slope, by_fed = self.end_of_round(carries.pop(), fed)
         for place in reversed(range(len(carries))):
-            slope, by_here = self.turned_back(place, carries.pop(), fed, slope)
+            slope, by_here = self.step_back(place, carries.pop(), fed, slope)
             by_fed = tuple(a + b for a, b in zip(by_fed, by_here, strict=True))
         return value, *back_to_free(by_fed)
 
@@ -62,11 +62,11 @@ class LocalRound:
         *_, batch = replace(training, steps=place + 1).batches(Batch(images, labels))
         alone = replace(training, steps=1, batch_size=None, momentum=0.0)
         (step,) = local_steps(self.model, here, batch, alone, self.defense, self.rng)
-        moved = added(step.update, carry.get("velocity"), training.momentum)
-        update = {"update": added(moved, before, 1.0)}
+        moved = add_scaled(step.update, carry.get("velocity"), training.momentum)
+        update = {"update": add_scaled(moved, before, 1.0)}
         return {**update, "velocity": moved} if training.momentum else update
 
-    def ended(self, carry: Carry, fed: tuple[Tensor, ...]) -> tuple[Tensor, Carry, tuple[Tensor, ...]]:
+    def end_of_round(self, carry: Carry, fed: tuple[Tensor, ...]) -> tuple[Tensor, Carry, tuple[Tensor, ...]]:
         """The last step and the distance: its value, and the slopes by what came before and by what is fed."""
         value, back = vjp(self.end, carry, *fed)[:2]
         slope, *by_fed = back(torch.ones_like(value))
@@ -77,7 +77,7 @@ class LocalRound:
         sent = self.defense.update(update, self.rng)
         return self.distance(sent, {name: u for name, u in self.target.items() if name in sent})
 
-    def turned_back(
+    def step_back(
         self, place: int, carry: Carry, fed: tuple[Tensor, ...], slope: Carry
     ) -> tuple[Carry, tuple[Tensor, ...]]:
         """The slope after a step to the slopes before it. Its graph ends with this function."""
@@ -90,7 +90,7 @@ class LocalRound:
         return Seed().rng()
 
 
-def added(one: Update, other: Update | None, weight: float) -> dict[str, Tensor]:
+def add_scaled(one: Update, other: Update | None, weight: float) -> dict[str, Tensor]:
     if other is None:
         return dict(one)
     return {name: (other[name] if weight == 1.0 else weight * other[name]) + u for name, u in one.items()}

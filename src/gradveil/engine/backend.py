@@ -52,7 +52,7 @@ def choose(seen: Observation, distance: Distance, wanted: Backend) -> Chosen:
         return Chosen("sweep", graph_of(one.model))
     except CannotSweep as why:
         if wanted == "sweep":
-            raise ConfigError(f"--backend sweep: {why}, use --backend auto") from why
+            raise ConfigError(f"sweep cannot run this: {why}, use `backend = auto`", key="backend") from why
         note = f"sweep cannot run this: {why}"
     trouble = trouble_with_vmap(one)
     if trouble is None:

@@ -36,7 +36,7 @@ class Objective:
             fed, smooth = self.space.decode(leaves), self.space.smooth(leaves)
             penalty = sum((p(smooth, fed) for p in self.penalties), fed.new_zeros(fed.shape[0]))
             labels = [] if self.labels is None else [self.labels(leaves)]
-        match, *slopes = self.matched(fed, *labels)
+        match, *slopes = self.match(fed, *labels)
         outputs = [fed, *labels]
         if penalty.requires_grad:
             outputs.append(penalty)
@@ -44,7 +44,7 @@ class Objective:
         grads = torch.autograd.grad(outputs, list(leaves.values()), slopes)
         return match + penalty.detach(), match, dict(zip(leaves, grads, strict=True))
 
-    def matched(self, fed: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
+    def match(self, fed: Tensor, *labels: Tensor) -> tuple[Tensor, ...]:
         """The match and its gradient by what it was given."""
         if not labels:
             return self.matcher(fed.detach())
@@ -74,7 +74,7 @@ class Descent:
         trials = len(next(iter(z.values())))
         like = next(iter(z.values()))
         far = like.new_full((trials,), torch.inf)
-        carry = _prefixed("z", z) | _prefixed("best", z) | _prefixed("state", self.optimizer.init(z))
+        carry = _with_prefix("z", z) | _with_prefix("best", z) | _with_prefix("state", self.optimizer.init(z))
         carry |= {"total": far, "match": far, "early": far, "rest_total": far, "broke": far}
         return carry | {"rested": torch.zeros_like(far), "done": far < 0, "step": like.new_zeros(())}
 
@@ -89,21 +89,21 @@ class Descent:
         broken = torch.zeros_like(carry["done"]) if "done" in state else ~torch.isfinite(total)
         ended = state.get("done", broken)
         new["broke"] = torch.where(broken & ~carry["done"], carry["step"], carry["broke"])
-        done = carry["done"] | ended | (new["total"] < self.stop.value) | self.tired(carry, new)
-        new |= _prefixed("z", {n: _choose(done, z[n], x) for n, x in moved.items()}) | _prefixed("state", state)
+        done = carry["done"] | ended | (new["total"] < self.stop.value) | self.is_tired(carry, new)
+        new |= _with_prefix("z", {n: _choose(done, z[n], x) for n, x in moved.items()}) | _with_prefix("state", state)
         early = torch.where(progress < 0.9, new["total"], carry["early"])
         return new | {"early": early, "done": done, "step": carry["step"] + 1}
 
     def keep_best(self, carry: Carry, z: Latent, total: Tensor, match: Tensor) -> Carry:
         better = (total < carry["total"]) & ~carry["done"]  # false for NaN
         best = {name: _choose(better, x, carry[f"best.{name}"]) for name, x in z.items()}
-        kept = {
+        improved = {
             "total": torch.where(better, total, carry["total"]),
             "match": torch.where(better, match, carry["match"]),
         }
-        return carry | _prefixed("best", best) | kept
+        return carry | _with_prefix("best", best) | improved
 
-    def tired(self, carry: Carry, new: Carry) -> Tensor:
+    def is_tired(self, carry: Carry, new: Carry) -> Tensor:
         if self.stop.patience is None:
             return torch.zeros_like(carry["done"])
         fell = new["total"] < (1 - self.stop.share) * carry["rest_total"]
@@ -144,22 +144,22 @@ def eager(descent: Descent, carry: Carry) -> Callable[[], Carry]:
 
 def graphed(descent: Descent, carry: Carry) -> Callable[[], Carry]:
     """A step captured once as a CUDA graph and replayed: no time is lost to launches."""
-    held = {name: x.clone() for name, x in carry.items()}
+    buffers = {name: x.clone() for name, x in carry.items()}
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(3):  # libraries choose their algorithms before the capture
-            descent.advance(held)
+            descent.advance(buffers)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for name, x in descent.advance(held).items():
-            if x is not held[name]:
-                held[name].copy_(x)
+        for name, x in descent.advance(buffers).items():
+            if x is not buffers[name]:
+                buffers[name].copy_(x)
 
     def step() -> Carry:
         graph.replay()
-        return held
+        return buffers
 
     return step
 
@@ -168,7 +168,7 @@ def best_of(carry: Carry) -> Latent:
     return _under("best", carry)
 
 
-def _prefixed(prefix: str, tensors: Latent) -> Carry:
+def _with_prefix(prefix: str, tensors: Latent) -> Carry:
     return {f"{prefix}.{name}": x for name, x in tensors.items()}
 
 

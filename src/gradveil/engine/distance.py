@@ -25,24 +25,24 @@ class ProductDistance(Distance, Protocol):
     `of_products(cross, own, target)` takes <dummy, seen>, <dummy, dummy> and <seen, seen>, each [..., tensor].
     """
 
-    def of_products(self, cross: Tensor, own: Tensor, target: Tensor) -> Tensor: ...
+    def of_products(self, cross: Tensor, squares: Tensor, target: Tensor) -> Tensor: ...
 
 
-def matched(names: list[str], only: tuple[str, ...], without: tuple[str, ...]) -> list[str]:
+def names_to_match(names: list[str], only: tuple[str, ...], without: tuple[str, ...]) -> list[str]:
     """The tensors that take part in the match; patterns as in file names.
 
-    >>> matched(["conv.weight", "fc.weight", "fc.bias"], (), ("fc.*",))
+    >>> names_to_match(["conv.weight", "fc.weight", "fc.bias"], (), ("fc.*",))
     ['conv.weight']
     """
-    kept = [n for n in names if not only or any(fnmatchcase(n, p) for p in only)]
-    kept = [n for n in kept if not any(fnmatchcase(n, p) for p in without)]
-    if not kept:
+    matched = [n for n in names if not only or any(fnmatchcase(n, p) for p in only)]
+    matched = [n for n in matched if not any(fnmatchcase(n, p) for p in without)]
+    if not matched:
         more = ", ..." if len(names) > SHOWN else ""
         raise NotApplicableError(
             f"only = {list(only)}, without = {list(without)}: nothing is left to match, change the patterns; "
             f"the update holds {', '.join(names[:SHOWN])}{more}"
         )
-    return kept
+    return matched
 
 
 @dataclass(frozen=True)
@@ -62,18 +62,18 @@ class Cosine:
     without: tuple[str, ...] = ()
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
-        names = matched(list(seen), self.only, self.without)
+        names = names_to_match(list(seen), self.only, self.without)
         pairs = [(dummy[n].flatten(), seen[n].flatten()) for n in names]
         cross = torch.stack([(d * s).sum() for d, s in pairs])
-        own = torch.stack([(d * d).sum() for d, _ in pairs])
+        squares = torch.stack([(d * d).sum() for d, _ in pairs])
         target = torch.stack([(s * s).sum() for _, s in pairs])
-        return self.of_products(cross, own, target)
+        return self.of_products(cross, squares, target)
 
-    def of_products(self, cross: Tensor, own: Tensor, target: Tensor) -> Tensor:
+    def of_products(self, cross: Tensor, squares: Tensor, target: Tensor) -> Tensor:
         tiny = torch.finfo(cross.dtype).tiny
         if self.per_tensor:
-            return 1 - _quotient(cross, own.clamp_min(tiny).sqrt() * target.clamp_min(tiny).sqrt()).mean(-1)
-        lengths = own.sum(-1).clamp_min(tiny).sqrt() * target.sum(-1).clamp_min(tiny).sqrt()
+            return 1 - _quotient(cross, squares.clamp_min(tiny).sqrt() * target.clamp_min(tiny).sqrt()).mean(-1)
+        lengths = squares.sum(-1).clamp_min(tiny).sqrt() * target.sum(-1).clamp_min(tiny).sqrt()
         return 1 - _quotient(cross.sum(-1), lengths)
 
 
@@ -95,7 +95,7 @@ class L2:
     without: tuple[str, ...] = ()
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
-        names = matched(list(seen), self.only, self.without)
+        names = names_to_match(list(seen), self.only, self.without)
         apart = self.size([(dummy[n] - seen[n]).square() for n in names])
         if not self.relative:
             return apart
@@ -106,17 +106,19 @@ class L2:
 
     def with_slopes(self, dummy: Update, seen: Update) -> tuple[Tensor, dict[str, Tensor]]:
         """Value and slopes of many trials, written out: the general way costs twice the time on small models."""
-        names = matched(list(seen), self.only, self.without)
+        names = names_to_match(list(seen), self.only, self.without)
         apart = {n: dummy[n] - seen[n] for n in names}
-        scale = self.summed(seen, names).clamp_min(torch.finfo(seen[names[0]].dtype).tiny) if self.relative else None
-        value = self.summed(apart, names)
+        scale = (
+            self.sum_squares(seen, names).clamp_min(torch.finfo(seen[names[0]].dtype).tiny) if self.relative else None
+        )
+        value = self.sum_squares(apart, names)
         slopes = {}
         for n, a in apart.items():
             share = 2 / a[0].numel() if self.per_tensor else 2.0
             slopes[n] = share * a if scale is None else a * (share / scale).view(-1, *[1] * (a.dim() - 1))
         return value if scale is None else value / scale, slopes
 
-    def summed(self, tensors: Update, names: list[str]) -> Tensor:
+    def sum_squares(self, tensors: Update, names: list[str]) -> Tensor:
         squares = [tensors[n].square().flatten(1) for n in names]
         return torch.stack([s.mean(1) if self.per_tensor else s.sum(1) for s in squares]).sum(0)
 
@@ -131,7 +133,7 @@ class L1:
     without: tuple[str, ...] = ()
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
-        names = matched(list(seen), self.only, self.without)
+        names = names_to_match(list(seen), self.only, self.without)
         apart = self.size([(dummy[n] - seen[n]).abs() for n in names])
         if not self.relative:
             return apart

@@ -41,7 +41,7 @@ class Hypothesis:
     match: float
 
 
-def estimated(
+def estimate_training(
     seen: Observation, compute: Compute = Compute(), steps: tuple[int, ...] = ()
 ) -> tuple[LocalTraining, tuple[str, ...]]:
     """The training that explains the updates best, among these numbers of steps, and a note that says which."""
@@ -58,7 +58,7 @@ def estimated(
 
 def hypotheses(seen: Observation, compute: Compute, steps: tuple[int, ...]) -> list[Hypothesis]:
     """Each number of steps, from the same first guess of the pictures."""
-    start, _ = searched(replace(seen, training=replace(seen.training, steps=1)), _starts(seen), FIRST, compute)
+    start, _ = search(replace(seen, training=replace(seen.training, steps=1)), _starts(seen), FIRST, compute)
     return [_hypothesis(seen, start, number, compute) for number in steps]
 
 
@@ -66,7 +66,7 @@ def _hypothesis(seen: Observation, z: Latent, steps: int, compute: Compute) -> H
     training, match = replace(seen.training, steps=steps, rate=_length(seen, z) / steps), float("inf")
     for _ in range(ROUNDS):
         training = _as_long(seen, z, training)
-        z, match = searched(replace(seen, training=training), z, MORE, compute)
+        z, match = search(replace(seen, training=training), z, MORE, compute)
     return Hypothesis(_as_long(seen, z, training), match)
 
 
@@ -81,7 +81,7 @@ def _as_long(seen: Observation, z: Latent, training: LocalTraining) -> LocalTrai
     return training
 
 
-def searched(seen: Observation, z: Latent, values: int, compute: Compute) -> tuple[Latent, float]:
+def search(seen: Observation, z: Latent, values: int, compute: Compute) -> tuple[Latent, float]:
     """Where a short search ends, and the median match of the clients: blind to length, so to most of the rate."""
     distance, space = Cosine(), Pixels().bind(seen)
     backend = choose(seen, distance, "auto" if compute.backend == "sweep" else compute.backend)
@@ -113,5 +113,5 @@ class LeastSquares:
 
     def __call__(self, dummy: Update, seen: Update) -> Tensor:
         cross = torch.stack([(dummy[n] * seen[n]).sum() for n in seen]).sum()
-        own = torch.stack([dummy[n].square().sum() for n in seen]).sum()
-        return cross / own
+        square = torch.stack([dummy[n].square().sum() for n in seen]).sum()
+        return cross / square

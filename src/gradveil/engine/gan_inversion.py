@@ -38,7 +38,7 @@ class GanInversion:
     reach: float = 3.0  # noise is kept within so many standard deviations, where the generator was trained
     search_class: bool = False  # the embedding of the class too, from that of the label
 
-    def inverted(
+    def invert(
         self, targets: Targets, generator: Generator, judge: Perceptual | None, seed: Seed, compute: Compute
     ) -> Tensor:
         """One generated picture for each target. Nobody's result depends on who else is there."""
@@ -52,17 +52,17 @@ class GanInversion:
             return bytes_of(lambda: like(like.random(seed, trials[:1], 0)), compute.device)
 
         stepper = graphed if compute.graphs and compute.device.startswith("cuda") else eager
-        parts = chunks.run(lambda part: self.searched(likeness(part), part, seed, stepper), trials, compute, footprint)
+        parts = chunks.run(lambda part: self.search(likeness(part), part, seed, stepper), trials, compute, footprint)
         loss, images = (torch.cat([part[k] for part in parts]).unflatten(0, (-1, self.restarts)) for k in (0, 1))
         return images[torch.arange(len(images), device=images.device), loss.argmin(1)]
 
-    def searched(self, likeness: Likeness, trials: Trials, seed: Seed, stepper) -> tuple[Tensor, Tensor]:
+    def search(self, likeness: Likeness, trials: Trials, seed: Seed, stepper) -> tuple[Tensor, Tensor]:
         """Loss and picture of every trial."""
         optimizer = Adam(rate=self.rate, schedule=CosineDecay(floor=0.1))
         descent = Descent(cast(Objective, likeness), optimizer, self.steps)
         end = descent.run(likeness.best_start(seed, trials), stepper)
         with torch.no_grad():
-            return end["total"].nan_to_num(torch.inf), likeness.drawn(best_of(end))
+            return end["total"].nan_to_num(torch.inf), likeness.draw(best_of(end))
 
 
 @dataclass(frozen=True)
@@ -101,11 +101,11 @@ class Likeness:
     def searches_class(self) -> bool:
         return self.fixed is not None and (self.search.search_class or self.targets.labels is None)
 
-    def drawn(self, z: Latent) -> Tensor:
+    def draw(self, z: Latent) -> Tensor:
         """The generator's pictures, in the size and colors of the targets."""
         parts = [z[NOISE]] if self.fixed is None else [z[NOISE], z[CLASS] if self.searches_class else self.fixed]
         pictures = self.generator(torch.cat(parts, 1) if len(parts) > 1 else parts[0])
-        return fitted(pictures, self.targets.images)
+        return fit_size(pictures, self.targets.images)
 
     def of(self, pictures: Tensor) -> Tensor:
         gap = (pictures - self.targets.images).square().flatten(1)
@@ -117,7 +117,7 @@ class Likeness:
     def __call__(self, z: Latent) -> tuple[Tensor, Tensor, Latent]:
         with torch.enable_grad():
             leaves = {name: x.detach().requires_grad_() for name, x in z.items()}
-            value = self.of(self.drawn(leaves))
+            value = self.of(self.draw(leaves))
             grads = torch.autograd.grad(value.sum(), list(leaves.values()))
         value = value.detach()
         return value, value, dict(zip(leaves, grads, strict=True))
@@ -129,10 +129,10 @@ class Likeness:
     def best_start(self, seed: Seed, trials: Trials) -> Latent:
         """Of a few random latents the one whose picture is most alike; they are tried in turn, to save memory."""
         best = self.constrain(self.random(seed, trials, 0))
-        loss = self.of(self.drawn(best))
+        loss = self.of(self.draw(best))
         for draw in range(1, self.search.drawn):
             other = self.constrain(self.random(seed, trials, draw))
-            value = self.of(self.drawn(other))
+            value = self.of(self.draw(other))
             better = (value < loss).view(-1, 1)
             loss = torch.minimum(value, loss)
             best = {
@@ -149,7 +149,7 @@ class Likeness:
         return {NOISE: torch.stack(noise), **classes}
 
 
-def fitted(pictures: Tensor, like: Tensor) -> Tensor:
+def fit_size(pictures: Tensor, like: Tensor) -> Tensor:
     """In the size and the number of channels of others."""
     channels, size = like.shape[1], like.shape[-2:]
     if pictures.shape[1] != channels:

@@ -20,7 +20,7 @@ from gradveil.engine.backend import Chosen, choose
 from gradveil.engine.chunks import Trials, bytes_of
 from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
 from gradveil.engine.distance import Distance, Unmatched
-from gradveil.engine.estimate_training import estimated
+from gradveil.engine.estimate_training import estimate_training
 from gradveil.engine.finish import Finish, Selection, by_objective, clamp, files_of
 from gradveil.engine.labels import InferLabels, given_or_idlg
 from gradveil.engine.optimizer import Optimizer
@@ -64,11 +64,11 @@ class Inversion(Attack):
         return replace(self, steps=2 * self.steps)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        seen, estimates = self.completed(seen.average_rounds(), compute)
+        seen, estimates = self.complete_training(seen.average_rounds(), compute)
         seen = replace(seen, labels=self.infer_labels(seen))
         priors, missing = applicable(self.priors, seen)
-        attack, guesses = replace(self, priors=priors).adapted(seen, seed, compute)
-        return attack.searched(seen, seed, compute, estimates + missing + guesses)
+        attack, guesses = replace(self, priors=priors).adapt(seen, seed, compute)
+        return attack.search(seen, seed, compute, estimates + missing + guesses)
 
     @property
     def uses(self) -> frozenset[Use]:
@@ -82,33 +82,33 @@ class Inversion(Attack):
     def undefended(self) -> Inversion:
         return replace(self, space=self.space.inner) if isinstance(self.space, Viewed) else self
 
-    def adapted(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[Inversion, tuple[str, ...]]:
+    def adapt(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[Inversion, tuple[str, ...]]:
         """Looking through the views that a known defense leaves, for each client the likeliest."""
         views = seen.knowledge.views
         if not views or "views" not in self.uses or isinstance(self.distance, Unmatched):
             return self, ()
 
         def match(guesses: Guesses) -> Tensor:
-            return self.scouted(seen, seed, compute, through(self.space, views, guesses), len(guesses[seen.names[0]]))
+            return self.scout(seen, seed, compute, through(self.space, views, guesses), len(guesses[seen.names[0]]))
 
         guesses, notes = likeliest(match, seen.names, views, seen.examples)
         return replace(self, space=through(self.space, views, guesses)), notes
 
-    def scouted(self, seen: Observation, seed: Seed, compute: Compute, space: Space, guesses: int) -> Tensor:
+    def scout(self, seen: Observation, seed: Seed, compute: Compute, space: Space, guesses: int) -> Tensor:
         """How well each guess of a client matches after a short search, [client, guess]."""
         short = replace(self, space=space, steps=steps_of(self.steps), restarts=guesses, priors=alone(self.priors))
         parts, _ = short.outcomes(seen, seed, compute)
         return torch.cat([part.match for part in parts]).unflatten(0, (len(seen.names), guesses))
 
-    def completed(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
+    def complete_training(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
         """With the local steps and rate as far as they can be worked out, if the attacker was not told."""
         if seen.training_known or isinstance(self.distance, Unmatched):
             return seen, ()
         with compute.active():
-            training, notes = estimated(seen, compute)
+            training, notes = estimate_training(seen, compute)
         return replace(seen, training=training, training_known=True), notes
 
-    def searched(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
+    def search(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
         """With labels decided, if they are, and priors that fit the model."""
         parts, backend = self.outcomes(seen, seed, compute)
         return self.best_restarts(seen, parts, replace(backend, notes=(*backend.notes, *notes)))

@@ -39,8 +39,8 @@ class Pushes:
         """
         if least.sum() > examples:  # only noise can prove more than there are
             least = torch.zeros_like(least)
-        starts = self.one_by_one(push, least, examples), self.rounded(push, least, examples)
-        ends = [self.exchanged(start, push, least) for start in starts]
+        starts = self.one_by_one(push, least, examples), self.round_counts(push, least, examples)
+        ends = [self.exchange(start, push, least) for start in starts]
         left = torch.stack([(push - counts @ self.each).square().sum() for counts in ends])
         tiny = torch.finfo(push.dtype).tiny
         return ends[int(left.argmin())], left.min() / push.square().sum().clamp_min(tiny)
@@ -52,7 +52,7 @@ class Pushes:
             counts[(2 * (self.products @ counts - toward) + self.products.diagonal()).argmin()] += 1
         return counts
 
-    def rounded(self, push: Tensor, least: Tensor, examples: int) -> Tensor:
+    def round_counts(self, push: Tensor, least: Tensor, examples: int) -> Tensor:
         """The least squares without whole numbers, then the nearest whole ones of the right sum."""
         ideal = (self.inverse @ torch.cat([push, push.new_tensor([examples])])).clamp(-examples, examples)
         counts = torch.maximum(ideal.round(), least)
@@ -62,17 +62,17 @@ class Pushes:
             counts[(ideal - counts).argmax()] += 1
         return counts
 
-    def exchanged(self, counts: Tensor, push: Tensor, least: Tensor) -> Tensor:
+    def exchange(self, counts: Tensor, push: Tensor, least: Tensor) -> Tensor:
         """One example moved from class to class as long as that helps."""
         counts, toward, alone = counts.clone(), self.each @ push, self.products.diagonal()
         for _ in range(4 * int(counts.sum())):
-            held = torch.nonzero(counts > least)[:, 0]
+            spare = torch.nonzero(counts > least)[:, 0]
             slope = 2 * (self.products @ counts - toward)
-            change = (slope + alone) - (slope - alone)[held, None] - 2 * self.products[held]
-            if not len(held) or not change.min() < -1e-9:
+            change = (slope + alone) - (slope - alone)[spare, None] - 2 * self.products[spare]
+            if not len(spare) or not change.min() < -1e-9:
                 break
             gives, takes = divmod(int(change.argmin()), len(counts))
-            counts[held[gives]] -= 1
+            counts[spare[gives]] -= 1
             counts[takes] += 1
         return counts
 

@@ -44,16 +44,16 @@ InferLabels = Callable[[Observation], Labels | None]
 
 def given_or_idlg(seen: Observation) -> Labels:
     """The labels if the threat model grants them, else those inferred from the update."""
-    return seen.labels if seen.labels is not None else inferred(seen)
+    return seen.labels if seen.labels is not None else infer_labels(seen)
 
 
-def inferred(seen: Observation) -> Labels:
+def infer_labels(seen: Observation) -> Labels:
     """The labels as far as the last linear layer tells them."""
     pull = _pull(seen)
     if seen.training.loss == "binary-cross-entropy":
         # classes are independent: exact for one picture, and for a batch the majority's answer for every picture
         return (pull < 0).to(pull).unsqueeze(1).repeat(1, seen.examples, 1)
-    return _repeated(_counts(seen, pull), seen.examples)
+    return _repeat(_counts(seen, pull), seen.examples)
 
 
 def given_or_lowest(seen: Observation) -> Labels:
@@ -65,8 +65,9 @@ def given_or_lowest(seen: Observation) -> Labels:
         return seen.labels
     if seen.training.loss == "binary-cross-entropy":
         raise NotApplicableError(
-            "labels: GradInversion's rule reads one label per picture, and these have several, "
-            "grant them to the attacker with --labels known"
+            "GradInversion's rule reads one label per picture, and these have several, "
+            "grant them to the attacker with `labels = known`",
+            key="labels",
         )
     lowest = _head(seen, "weight").amin(-1).argsort(-1)
     places = torch.arange(seen.examples, device=lowest.device) % seen.classes
@@ -78,8 +79,9 @@ def last_linear(model: nn.Module, classes: int) -> str:
     names = [n for n, m in model.named_modules() if isinstance(m, nn.Linear) and m.out_features == classes]
     if not names:
         raise NotApplicableError(
-            f"labels: the model has no linear layer with {classes} outputs to read them from, "
-            "grant them to the attacker with --labels known"
+            f"the model has no linear layer with {classes} outputs to read them from, "
+            "grant them to the attacker with `labels = known`",
+            key="labels",
         )
     return names[-1]
 
@@ -92,7 +94,7 @@ def _pull(seen: Observation) -> Tensor:
     if f"{last_linear(seen.model, seen.classes)}.bias" in seen.update:
         return _head(seen, "bias")
     rows = _head(seen, "weight")
-    return rows.sum(-1) if seen.public is None else rows @ _nearest_to_one(_said(seen, seen.public.images)[1])
+    return rows.sum(-1) if seen.public is None else rows @ _nearest_to_one(_answers(seen, seen.public.images)[1])
 
 
 def _head(seen: Observation, part: str) -> Tensor:
@@ -100,8 +102,8 @@ def _head(seen: Observation, part: str) -> Tensor:
     name = f"{last_linear(seen.model, seen.classes)}.{part}"
     if name not in seen.update:
         raise NotApplicableError(
-            f"labels: the update does not hold {name!r} to read them from, "
-            "grant them to the attacker with --labels known"
+            f"the update does not hold {name!r} to read them from, grant them to the attacker with `labels = known`",
+            key="labels",
         )
     decayed = seen.training.weight_decay * seen.model.get_parameter(name).detach()
     return (seen.update[name] / gain(seen.training) - decayed).nan_to_num(0, 0, 0)
@@ -140,21 +142,21 @@ def _counts(seen: Observation, pull: Tensor) -> Tensor:
 def _expected_pushes(seen: Observation) -> Iterator[Tensor]:
     """What one example of each class is thought to do to the logits, [class, class]: one guess after the other."""
     like = next(iter(seen.update.values()))
-    own = torch.eye(seen.classes, dtype=torch.float64, device=like.device)
+    one_hot = torch.eye(seen.classes, dtype=torch.float64, device=like.device)
     if seen.public is not None:
-        said = _said(seen, seen.public.images)[0].double()
-        labels = seen.public.labels[: len(said)].to(said)
-        yield (labels.T @ said + OVERALL * said.mean(0)) / (labels.sum(0).unsqueeze(-1) + OVERALL) - own
+        answers = _answers(seen, seen.public.images)[0].double()
+        labels = seen.public.labels[: len(answers)].to(answers)
+        yield (labels.T @ answers + OVERALL * answers.mean(0)) / (labels.sum(0).unsqueeze(-1) + OVERALL) - one_hot
         return
     small = uniform((BLOTS, seen.shape[0], 4, 4), Seed().at("blots").rng(), like)
     gray = like.new_full((seen.examples, *seen.shape), 0.5)
     for pictures in (F.interpolate(small, seen.shape[1:], mode="bilinear"), gray):
-        yield _said(seen, pictures)[0].double().mean(0) - own
-    yield 1 / seen.classes - own
+        yield _answers(seen, pictures)[0].double().mean(0) - one_hot
+    yield 1 / seen.classes - one_hot
 
 
 @torch.no_grad()
-def _said(seen: Observation, pictures: Tensor) -> tuple[Tensor, Tensor]:
+def _answers(seen: Observation, pictures: Tensor) -> tuple[Tensor, Tensor]:
     """The model's answers [picture, class] and what enters its last layer, in batches of the client's size."""
     model, features = in_client_mode(seen.model, seen.training), []
     layer = model.get_submodule(last_linear(model, seen.classes))
@@ -166,13 +168,13 @@ def _said(seen: Observation, pictures: Tensor) -> tuple[Tensor, Tensor]:
 
 def _nearest_to_one(features: Tensor) -> Tensor:
     """The direction v with features @ v nearest to 1: the weight's gradient along it is nearly the bias's."""
-    held = features.double()
-    inner = held @ held.T
-    ridge = RIDGE * inner.diagonal().mean() * torch.eye(len(held), dtype=held.dtype, device=held.device)
-    return (held.T @ torch.linalg.solve(inner + ridge, held.new_ones(len(held)))).to(features)
+    inputs = features.double()
+    inner = inputs @ inputs.T
+    ridge = RIDGE * inner.diagonal().mean() * torch.eye(len(inputs), dtype=inputs.dtype, device=inputs.device)
+    return (inputs.T @ torch.linalg.solve(inner + ridge, inputs.new_ones(len(inputs)))).to(features)
 
 
-def _repeated(counts: Tensor, examples: int) -> Labels:
+def _repeat(counts: Tensor, examples: int) -> Labels:
     """One-hot labels in rising order, each as often as it was counted."""
     last = counts.cumsum(-1).unsqueeze(1)  # [client, 1, class]: the place after each class's last example
     place = torch.arange(examples, device=counts.device).view(1, -1, 1)

@@ -24,11 +24,11 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.types import Latent
 from gradveil.engine.lbfgs_history import (
     Pairs,
-    cleared,
+    clear_pairs,
     column,
     dot,
     flat,
-    pushed,
+    push_pair,
     rounding_of,
     two_loops,
     unflat,
@@ -81,9 +81,9 @@ class Lbfgs:
 
     def __post_init__(self) -> None:
         if self.rate <= 0 or self.memory < 1 or self.tries < 1:
-            raise ConfigError(f"lbfgs: {self} is out of range, take rate > 0, memory >= 1 and tries >= 1")
+            raise ConfigError(f"{self} is out of range, take rate > 0, memory >= 1 and tries >= 1", key="lbfgs")
         if not 0 < self.armijo < self.curvature < 1 or self.rounding < 0:
-            raise ConfigError(f"lbfgs: {self} is out of range, take 0 < armijo < curvature < 1 and rounding >= 0")
+            raise ConfigError(f"{self} is out of range, take 0 < armijo < curvature < 1 and rounding >= 0", key="lbfgs")
 
     def init(self, z: Latent) -> State:
         x = flat(z)
@@ -110,7 +110,7 @@ class Lbfgs:
         restart = stuck & (pairs.rho[:, -1] > 0)  # once more along steepest descent, with an empty memory
 
         s, y = best.z - base.z, best.grad - base.grad
-        pairs = cleared(pushed(pairs, s, y, accept & started & (dot(s, y) > rounding_of(s, y))), restart)
+        pairs = clear_pairs(push_pair(pairs, s, y, accept & started & (dot(s, y) > rounding_of(s, y))), restart)
         settled = accept & (self._is_flat(best) | (started & self._unchanged(base, best)))
         done = done | (~started & ~finite) | (stuck & ~restart) | settled
         base = _pick(accept, best, base)

@@ -44,14 +44,14 @@ def _scale(pairs: Pairs) -> Tensor:
     return (1 / (rho * dot(y, y))).masked_fill(rho <= 0, 1.0)
 
 
-def pushed(pairs: Pairs, s: Tensor, y: Tensor, keep: Tensor) -> Pairs:
+def push_pair(pairs: Pairs, s: Tensor, y: Tensor, keep: Tensor) -> Pairs:
     """The newest pair shifted in, where it is to be kept: its curvature s.y must be positive there."""
     newest = Pairs(s.unsqueeze(1), y.unsqueeze(1), (1 / dot(s, y)).unsqueeze(1))
-    shifted = [torch.cat([held[:, 1:], one], 1) for held, one in zip(pairs, newest, strict=True)]
-    return Pairs(*(where(keep, one, held) for one, held in zip(shifted, pairs, strict=True)))
+    shifted = [torch.cat([slots[:, 1:], one], 1) for slots, one in zip(pairs, newest, strict=True)]
+    return Pairs(*(where(keep, one, slots) for one, slots in zip(shifted, pairs, strict=True)))
 
 
-def cleared(pairs: Pairs, clear: Tensor) -> Pairs:
+def clear_pairs(pairs: Pairs, clear: Tensor) -> Pairs:
     return Pairs(*(where(clear, torch.zeros_like(one), one) for one in pairs))
 
 

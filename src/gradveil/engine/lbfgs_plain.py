@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Latent
-from gradveil.engine.lbfgs_history import Pairs, column, dot, empty_pairs, flat, pushed, two_loops, unflat, where
+from gradveil.engine.lbfgs_history import Pairs, column, dot, empty_pairs, flat, push_pair, two_loops, unflat, where
 from gradveil.engine.optimizer import State
 
 LEAST_CURVATURE = 1e-10  # s.y above which torch remembers a pair
@@ -38,7 +38,7 @@ class PlainLbfgs:
 
     def __post_init__(self) -> None:
         if self.rate <= 0 or self.memory < 1 or self.updates < 1:
-            raise ConfigError(f"lbfgs: {self} is out of range, take rate > 0, memory >= 1 and updates >= 1")
+            raise ConfigError(f"{self} is out of range, take rate > 0, memory >= 1 and updates >= 1", key="lbfgs")
 
     def init(self, z: Latent) -> State:
         x = flat(z)
@@ -54,7 +54,7 @@ class PlainLbfgs:
         going = ~resting & ~self._broken_off(value, state)
         curved = dot(state["move"], grad - state["grad"]) > LEAST_CURVATURE
         pairs = Pairs(state["s"], state["y"], state["rho"])
-        pairs = pushed(pairs, state["move"], grad - state["grad"], going & started & curved)
+        pairs = push_pair(pairs, state["move"], grad - state["grad"], going & started & curved)
         direction = -two_loops(grad, pairs)
         resting = resting | (going & (dot(grad, direction) > -self.change))
         going = going & ~resting

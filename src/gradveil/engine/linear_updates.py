@@ -23,7 +23,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Batch, Params
-from gradveil.engine.adjoint import Carry, LocalRound, added
+from gradveil.engine.adjoint import Carry, LocalRound, add_scaled
 from gradveil.engine.distance import Unmatched
 
 ALIKE = 1e-2  # of a gradient's length: more than rounding, TF32 too, and less than a missing share
@@ -62,7 +62,7 @@ class OuterRound(LocalRound):
         here = {n: p - before[n] if before else p for n, p in self.params.items() if n not in self.outer}
         *_, raw = replace(self.training, steps=place + 1).batches(Batch(images, labels))
         slopes, gone, came = self.gradient(here, carry, self.defense.batch(raw, self.rng))
-        update = added({n: rate * g for n, g in slopes.items()}, before or None, 1.0)
+        update = add_scaled({n: rate * g for n, g in slopes.items()}, before or None, 1.0)
         return {
             "update": update,
             "out": below(carry.get("out"), {n: rate * g for n, g in gone.items()}),
@@ -101,12 +101,10 @@ def outer_layers(model: nn.Module, params: Params, seen: Observation) -> tuple[s
     rows = training.steps * min(training.batch_size or seen.examples, seen.examples)
     large = {f"{name}.weight": m.weight for name, m in model.named_modules() if isinstance(m, nn.Linear)}
     large = {n: w for n, w in large.items() if n in params and WORTH * rows * sum(w.shape) < w.numel()}
-    return told_by_outer_products(model, params, seen, tuple(large)) if large else ()
+    return products_of_updates(model, params, seen, tuple(large)) if large else ()
 
 
-def told_by_outer_products(
-    model: nn.Module, params: Params, seen: Observation, names: tuple[str, ...]
-) -> tuple[str, ...]:
+def products_of_updates(model: nn.Module, params: Params, seen: Observation, names: tuple[str, ...]) -> tuple[str, ...]:
     """A layer whose rows are no pictures, that is used twice or whose weights are used elsewhere is not told."""
     like = next(iter(params.values()))
     rng = Seed().rng()

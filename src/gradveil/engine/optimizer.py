@@ -83,7 +83,7 @@ class Adam:
         new: dict[str, Tensor] = {"count": count}
         moved: dict[str, Tensor] = {}
         for name, x in z.items():
-            g = _signed(grads, name, self.signed)
+            g = _sign(grads, name, self.signed)
             first = new[f"first.{name}"] = torch.lerp(g, state[f"first.{name}"], b1)
             second = new[f"second.{name}"] = torch.lerp(g * g, state[f"second.{name}"], b2)
             size = (second / (1 - b2**count)).sqrt() + self.epsilon
@@ -109,13 +109,13 @@ class Sgd:
         new: dict[str, Tensor] = {}
         moved: dict[str, Tensor] = {}
         for name, x in z.items():
-            g = _signed(grads, name, self.signed)
+            g = _sign(grads, name, self.signed)
             velocity = new[name] = self.momentum * state[name] + g
             moved[name] = x - rate * (g + self.momentum * velocity if self.nesterov else velocity)
         return moved, new
 
 
-def _signed(grads: Latent, name: str, signed: Signed) -> Tensor:
+def _sign(grads: Latent, name: str, signed: Signed) -> Tensor:
     chosen = signed if isinstance(signed, bool) else name in signed
     return grads[name].sign() if chosen else grads[name]
 
@@ -149,7 +149,7 @@ class Langevin:
     noise: float = 0.2
 
     def init(self, z: Latent) -> State:
-        streams = {f"stream.{name}": _seeded(x) for name, x in z.items()}
+        streams = {f"stream.{name}": _seed_streams(x) for name, x in z.items()}
         return {**self.inside.init(z), **streams}
 
     def step(self, z: Latent, value: Tensor, grads: Latent, state: State, progress: Tensor) -> tuple[Latent, State]:
@@ -160,7 +160,7 @@ class Langevin:
         return shaken, {**new, **streams}
 
 
-def _seeded(start: Tensor) -> Tensor:
+def _seed_streams(start: Tensor) -> Tensor:
     """A stream for each number, far from its neighbors': by its value and its place."""
     place = torch.arange(start[0].numel(), device=start.device).view_as(start[0])
     stream = (start.double() * 2**20).long() + place * FACTOR

@@ -17,7 +17,7 @@ from gradveil.engine.inversion import Inversion
 from gradveil.engine.priors.prior import applicable
 
 
-def traced(
+def trace_search(
     attack: Inversion, seen: Observation, seed: Seed, compute: Compute = Compute(), *, at: Sequence[int]
 ) -> Images:
     """The first restart of every client [client, moment, example, ...], at steps in ascending order, 0 the start.

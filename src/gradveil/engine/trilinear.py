@@ -68,7 +68,7 @@ class ByPicture(Map):
     @staticmethod
     def forward(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
         if few_channels(geometry):
-            return turned_over(g, w, geometry)
+            return convolve_turned(g, w, geometry)
         like = g.new_empty(1).expand(geometry.picture)
         return torch.ops.aten.convolution_backward(g, like, w, None, *geometry.options(), (True, False, False))[0]
 
@@ -85,7 +85,7 @@ def few_channels(geometry: Geometry) -> bool:
     return plain and inside and geometry.picture[1] <= FEW
 
 
-def turned_over(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
+def convolve_turned(g: Tensor, w: Tensor, geometry: Geometry) -> Tensor:
     """With stride 1 the slope by the picture is a convolution with the kernel turned over."""
     padding = [k - 1 - p for p, k in zip(geometry.padding, geometry.kernel[2:], strict=True)]
     back = w.flip(-2, -1).transpose(0, 1)

@@ -19,7 +19,7 @@ from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.snapshots import traced
+from gradveil.engine.snapshots import trace_search
 from gradveil.search.privacy import gradsim
 from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms.policy import Policy
@@ -53,7 +53,7 @@ class Watch:
         scenario = Scenario(name="curves", model=self.model, private=Batch(images, labels), names=names)
         seen, truth = observe(scenario, _as_defense(policy), self.attack, self.seed.at("round"))
         at = moments(self.attack.steps)
-        way = traced(self.attack, seen, self.seed.at("attack"), self.compute, at=at)[:, :, 0]
+        way = trace_search(self.attack, seen, self.seed.at("attack"), self.compute, at=at)[:, :, 0]
         return at, self.similarity(way, truth.fed.images[:, 0], truth.fed.labels[:, 0])
 
     @property

@@ -30,9 +30,9 @@ def pictures_by_class(labels: Tensor, pictures: int) -> list[int]:
     [2, 1, 0]
     """
     mass = labels.sum(0).double()
-    there = mass > NOTHING
+    present = mass > NOTHING
     share = mass / mass.sum() * pictures
-    counts = torch.where(there, share.floor().clamp_min(1), 0)
+    counts = torch.where(present, share.floor().clamp_min(1), 0)
     while counts.sum() < pictures:
         counts[(share - counts).argmax()] += 1
     while counts.sum() > pictures:
@@ -54,7 +54,7 @@ def places_of(labels: Tensor, pictures: int) -> list[tuple[int, list[int]]]:
     return places
 
 
-def assigned(labels: Tensor, pictures: int, similarity: Tensor | None, seed: Seed) -> Tensor:
+def assign_weights(labels: Tensor, pictures: int, similarity: Tensor | None, seed: Seed) -> Tensor:
     """The weights that labels and clusters tell, [encoding, picture]."""
     weights = labels.new_zeros(len(labels), pictures)
     for kind, places in places_of(labels, pictures):
@@ -63,12 +63,12 @@ def assigned(labels: Tensor, pictures: int, similarity: Tensor | None, seed: See
             weights[:, places] = mass.unsqueeze(1) / len(places)
             continue
         members = (mass > NOTHING).nonzero().flatten()
-        inside = clustered(similarity[members][:, members], len(places), seed.at("class", kind))
+        inside = cluster(similarity[members][:, members], len(places), seed.at("class", kind))
         weights[members, places[0] + inside] = mass[members]
     return weights
 
 
-def clustered(similarity: Tensor, clusters: int, seed: Seed) -> Tensor:
+def cluster(similarity: Tensor, clusters: int, seed: Seed) -> Tensor:
     """The cluster of each, by its mean similarity to the others in it; of several starts the one that holds best."""
     count = len(similarity)
     alike = similarity.double().clone().fill_diagonal_(0)
@@ -81,9 +81,9 @@ def clustered(similarity: Tensor, clusters: int, seed: Seed) -> Tensor:
             if torch.equal(moved, inside):
                 break
             inside = moved
-        held = float(_closeness(alike, inside, clusters).gather(1, inside.unsqueeze(1)).sum())
-        if held > most:
-            best, most = inside, held
+        closeness = float(_closeness(alike, inside, clusters).gather(1, inside.unsqueeze(1)).sum())
+        if closeness > most:
+            best, most = inside, closeness
     return best
 
 
@@ -96,7 +96,7 @@ def _closeness(alike: Tensor, inside: Tensor, clusters: int) -> Tensor:
 Solve = Callable[[Tensor], Tensor]
 
 
-def refined(weights: Tensor, targets: Tensor, labels: Tensor, solve: Solve, flipped: bool, turns: int) -> Tensor:
+def refine(weights: Tensor, targets: Tensor, labels: Tensor, solve: Solve, flipped: bool, turns: int) -> Tensor:
     """`targets` are the encodings in [-1, 1], or their sizes, [encoding, pixel]; `solve` finds pictures for weights."""
     several = [(kind, places) for kind, places in places_of(labels, weights.shape[1]) if len(places) > 1]
     for _ in range(turns if several else 0):

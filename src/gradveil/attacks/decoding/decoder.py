@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.attacks.decoding.joint_search import searched
+from gradveil.attacks.decoding.joint_search import search_all_rounds
 from gradveil.attacks.decoding.leak import Encodings, Leak, encodings_of
-from gradveil.attacks.decoding.regression import descended, made_alike, misfit_of, solved, solved_without_signs
+from gradveil.attacks.decoding.regression import agree_on_signs, descend, misfit_of, solve, solve_without_signs
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.invertgrad import invertgrad
@@ -57,7 +57,7 @@ class Decoder(Attack):
             raise ConfigError(f"smooth = {self.smooth} is no weight, take a number >= 0")
 
     @abstractmethod
-    def mixed(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
+    def weigh(self, seen: Observation, found: Encodings, client: int, seed: Seed) -> Mixed:
         """The weights of one client's encodings, as far as this attacker knows or works them out."""
 
     @property
@@ -84,16 +84,17 @@ class Decoder(Attack):
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         if (granted := seen.knowledge.mixture) is None:
             raise NotApplicableError(
-                "decoding: this attacker knows of nothing that was mixed, "
-                "take the adaptive attacker on mixup or instahide, or take invertgrad"
+                "this attacker knows of nothing that was mixed, "
+                "take the adaptive attacker on mixup or instahide, or take invertgrad",
+                key="decoding",
             )
-        seen, estimates = self.inner.completed(seen, compute)
+        seen, estimates = self.inner.complete_training(seen, compute)
         flipped = granted.flipped
         inner = replace(self.inner, priors=()) if flipped else self.inner  # flipped pixels are not smooth
         found = encodings_of(seen, self.leak, inner, seed, compute)
         clients = range(len(seen.names))
-        mixed = [self.mixed(seen, found, client, seed.at(seen.names[client])) for client in clients]
-        decoded = [self._decoded(seen, found.images[i], mixed[i], flipped, seed.at(seen.names[i])) for i in clients]
+        mixed = [self.weigh(seen, found, client, seed.at(seen.names[client])) for client in clients]
+        decoded = [self._decode(seen, found.images[i], mixed[i], flipped, seed.at(seen.names[i])) for i in clients]
         got = Reconstruction(
             images=torch.stack(decoded).to(found.images).clamp(0, 1),
             labels=found.labels[:, -seen.examples :],
@@ -105,23 +106,23 @@ class Decoder(Attack):
         )
         if flipped or not self.joint or self.leak == "encoding":
             return got
-        return self._searched(seen, found, got, mixed, compute)
+        return self._search(seen, found, got, mixed, compute)
 
-    def _decoded(self, seen: Observation, images: Tensor, mixed: Mixed, flipped: bool, seed: Seed) -> Tensor:
+    def _decode(self, seen: Observation, images: Tensor, mixed: Mixed, flipped: bool, seed: Seed) -> Tensor:
         """One client's pictures in [0, 1]."""
         encodings = 2 * images.double() - 1
         flat, offset = encodings.flatten(1), mixed.offset.flatten(1)
         if not flipped:
-            pictures = solved(mixed.weights, flat - offset).unflatten(1, seen.shape)
+            pictures = solve(mixed.weights, flat - offset).unflatten(1, seen.shape)
         else:
-            pictures = solved_without_signs(mixed.weights, offset, flat.abs(), seed).unflatten(1, seen.shape)
+            pictures = solve_without_signs(mixed.weights, offset, flat.abs(), seed).unflatten(1, seen.shape)
             if not offset.any():
-                pictures = made_alike(pictures, None if seen.public is None else seen.public.images)
+                pictures = agree_on_signs(pictures, None if seen.public is None else seen.public.images)
         if self.smooth:
-            pictures = descended(pictures, misfit_of(*mixed, encodings, flipped), self.smooth)
+            pictures = descend(pictures, misfit_of(*mixed, encodings, flipped), self.smooth)
         return (pictures + 1) / 2
 
-    def _searched(
+    def _search(
         self, seen: Observation, found: Encodings, got: Reconstruction, mixed: list[Mixed], compute: Compute
     ) -> Reconstruction:
         """Client by client, from the decoded pictures on."""
@@ -130,7 +131,9 @@ class Decoder(Attack):
             shown = (offset + 1 - weights.sum(1).view(-1, 1, 1, 1)) / 2  # in [0, 1], where 0 is black and not mid-gray
             between = [x.to(got.images).unflatten(0, of_rounds) for x in (weights, shown)]
             labels = found.labels[client].unflatten(0, of_rounds)
-            each.append(searched(self.inner, seen.take([client]), labels, between, got.images[client], compute))
+            each.append(
+                search_all_rounds(self.inner, seen.take([client]), labels, between, got.images[client], compute)
+            )
         notes = (*got.notes, *(note for one in each for note in one.notes))
         return replace(
             got,

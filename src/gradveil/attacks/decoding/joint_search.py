@@ -46,7 +46,7 @@ class Searched:
     notes: tuple[str, ...]
 
 
-def searched(
+def search_all_rounds(
     attack: Inversion, seen: Observation, labels: Tensor, mixed: list[Tensor], start: Tensor, compute: Compute
 ) -> Searched:
     """One client: from `start`, pictures in [0, 1], to those that explain all of its updates.

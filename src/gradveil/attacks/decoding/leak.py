@@ -34,7 +34,7 @@ def encodings_of(seen: Observation, leak: Leak, inner: Attack, seed: Seed, compu
     """The encodings themselves, where the threat model gives them away, or what `inner` makes of the updates."""
     rounds = (*seen.history, seen)
     if leak == "gradient":
-        return _joined(inner.reconstruct(side_by_side(seen), seed, compute), len(rounds))
+        return _join(inner.reconstruct(side_by_side(seen), seed, compute), len(rounds))
     if seen.knowledge.encodings is None:
         raise NotApplicableError(
             'leak = "encoding": this attacker sees updates and no encodings, '
@@ -43,10 +43,10 @@ def encodings_of(seen: Observation, leak: Leak, inner: Attack, seed: Seed, compu
     labels = [one.labels for one in rounds if one.labels is not None]
     if len(labels) < len(rounds):
         raise NotApplicableError(
-            'leak = "encoding": without updates there is nothing to read labels from, grant them with --labels known'
+            'leak = "encoding": without updates there is nothing to read labels from, grant them with `labels = known`'
         )
     images = torch.cat([one.knowledge.encodings for one in rounds if one.knowledge.encodings is not None], 1)
-    return Encodings(images=images, labels=torch.cat(labels, 1), loss=_told_by_nothing(seen.update))
+    return Encodings(images=images, labels=torch.cat(labels, 1), loss=_zero_loss(seen.update))
 
 
 def side_by_side(seen: Observation) -> Observation:
@@ -57,16 +57,16 @@ def side_by_side(seen: Observation) -> Observation:
     statistics = [one.statistics for one in rounds if one.statistics is not None]
     return replace(
         seen,
-        update=_chained([one.update for one in rounds]),
+        update=_concatenate([one.update for one in rounds]),
         names=names if seen.history else seen.names,
         labels=torch.cat(labels) if labels else None,
-        statistics=_chained(statistics) if statistics else None,
+        statistics=_concatenate(statistics) if statistics else None,
         history=(),
         knowledge=replace(seen.knowledge, mixture=None, encodings=None),
     )
 
 
-def _joined(got: Reconstruction, rounds: int) -> Encodings:
+def _join(got: Reconstruction, rounds: int) -> Encodings:
     """From rounds as clients back to encodings as examples."""
 
     def by_client(x: Tensor) -> Tensor:
@@ -82,10 +82,10 @@ def _joined(got: Reconstruction, rounds: int) -> Encodings:
     )
 
 
-def _chained(parts: list[Update]) -> dict[str, Tensor]:
+def _concatenate(parts: list[Update]) -> dict[str, Tensor]:
     return {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
 
 
-def _told_by_nothing(update: Update) -> Tensor:
+def _zero_loss(update: Update) -> Tensor:
     """Zero for every client: no update was matched. What is not a number stays so, a broken client fails."""
     return sum((0 * u.flatten(1).sum(1) for u in update.values()), start=torch.zeros(()))

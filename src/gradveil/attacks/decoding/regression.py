@@ -31,12 +31,12 @@ CUT = 1e-5  # of the largest singular value: what is below is rounding
 FAINT = 1e-9  # keeps edges that say nothing: a tree must reach every pixel
 
 
-def solved(weights: Tensor, targets: Tensor) -> Tensor:
+def solve(weights: Tensor, targets: Tensor) -> Tensor:
     """Least squares, [picture, pixel]; what the weights do not tell stays gray."""
     return torch.linalg.pinv(weights, rtol=CUT) @ targets
 
 
-def solved_without_signs(weights: Tensor, offset: Tensor, sizes: Tensor, seed: Seed) -> Tensor:
+def solve_without_signs(weights: Tensor, offset: Tensor, sizes: Tensor, seed: Seed) -> Tensor:
     """The pictures with |weights @ pictures + offset| nearest to `sizes`, [encoding, pixel]; a sign per pixel is open
     where there is no offset."""
     inverse = torch.linalg.pinv(weights, rtol=CUT)
@@ -60,7 +60,7 @@ def solved_without_signs(weights: Tensor, offset: Tensor, sizes: Tensor, seed: S
     return best
 
 
-def descended(
+def descend(
     start: Tensor, misfit: Callable[[Tensor], Tensor], smooth: float, steps: int = 1000, rate: float = 0.01
 ) -> Tensor:
     """Adam on the misfit and total variation, inside the box; [picture, channel, height, width]."""
@@ -88,7 +88,7 @@ def misfit_of(weights: Tensor, offset: Tensor, encodings: Tensor, flipped: bool)
     return misfit
 
 
-def made_alike(pictures: Tensor, public: Tensor | None) -> Tensor:
+def agree_on_signs(pictures: Tensor, public: Tensor | None) -> Tensor:
     """Pictures in [-1, 1] with a sign at every pixel such that neighbors agree, [picture, channel, height, width]."""
     flat = pictures.flatten(1)
     sign = _spread(flat.T.cpu().double(), _edges(*pictures.shape[1:])).to(flat)

@@ -42,14 +42,14 @@ class SameSource(nn.Module):
         return self.last(torch.cat([x.mean((2, 3)), x.amax((2, 3))], 1)).squeeze(1)
 
 
-def trained(public: Tensor, mixing: Mixing, steps: int, seed: Seed) -> SameSource:
+def train(public: Tensor, mixing: Mixing, steps: int, seed: Seed) -> SameSource:
     """`public` pictures are in [-1, 1] and mixed as the defense mixes them."""
     with weights_from(seed.at("weights").number() % 2**31):
         net = SameSource(public.shape[1]).to(public)
     optimizer = torch.optim.Adam(net.parameters(), 2e-3)
     rng = seed.at("pairs").rng()
     for _ in range(steps):
-        pairs, shared = drawn_pairs(public, mixing, rng)
+        pairs, shared = draw_pairs(public, mixing, rng)
         with torch.enable_grad():
             loss = F.binary_cross_entropy_with_logits(net(pairs), shared)
             optimizer.zero_grad()
@@ -58,7 +58,7 @@ def trained(public: Tensor, mixing: Mixing, steps: int, seed: Seed) -> SameSourc
     return net.eval()
 
 
-def drawn_pairs(public: Tensor, mixing: Mixing, rng: Generator) -> tuple[Tensor, Tensor]:
+def draw_pairs(public: Tensor, mixing: Mixing, rng: Generator) -> tuple[Tensor, Tensor]:
     """Sizes of two mixtures each, and whether they share their first picture; half of them do."""
     k = mixing.k
     chosen = torch.rand(PAIRS, len(public), generator=rng).argsort(1)[:, : 2 * k].unflatten(1, (2, k))
@@ -73,10 +73,10 @@ def drawn_pairs(public: Tensor, mixing: Mixing, rng: Generator) -> tuple[Tensor,
 def logits_of_all_pairs(net: SameSource, sizes: Tensor) -> Tensor:
     """[encoding, encoding], symmetric."""
     first, second = torch.triu_indices(len(sizes), len(sizes), 1, device=sizes.device)
-    said = [
+    logits = [
         net(torch.cat([sizes[a], sizes[b]], 1))
         for a, b in zip(first.split(AT_ONCE), second.split(AT_ONCE), strict=True)
     ]
     table = sizes.new_zeros(len(sizes), len(sizes))
-    table[first, second] = torch.cat(said) if said else sizes.new_zeros(0)
+    table[first, second] = torch.cat(logits) if logits else sizes.new_zeros(0)
     return table + table.T

@@ -43,17 +43,18 @@ class Rehearsal:
     def __post_init__(self) -> None:
         if len(self.pictures) < 2 * self.examples:
             raise NotApplicableError(
-                f"cah: separate needs {2 * self.examples} public pictures to rehearse on and there are "
-                f"{len(self.pictures)}, leave it out or give more"
+                f"separate needs {2 * self.examples} public pictures to rehearse on and there are "
+                f"{len(self.pictures)}, leave it out or give more",
+                key="cah",
             )
 
     def levels(self, weight: Tensor) -> Tensor:
         """What the rows measure, [picture, copy, unit]."""
         part = max(1, AT_ONCE // (16 * self.pictures[0].numel()))
         fed = (self.copies(some) for some in self.pictures[:REHEARSED].split(part))
-        return torch.cat([(self.place.seen(x.flatten(0, 1)) @ weight.T).unflatten(0, x.shape[:2]) for x in fed])
+        return torch.cat([(self.place.arrives_as(x.flatten(0, 1)) @ weight.T).unflatten(0, x.shape[:2]) for x in fed])
 
-    def tried(self, weight: Tensor) -> tuple[Tensor, Bool[Tensor, "reading unit"]]:
+    def try_rows(self, weight: Tensor) -> tuple[Tensor, Bool[Tensor, "reading unit"]]:
         """Each row's bias, and which pictures it reads: of every batch, those that activate it alone."""
         levels = self.levels(weight)
         bias = bias_at(levels.flatten(0, 1), self.examples * levels.shape[1])
@@ -74,24 +75,25 @@ def separating_rows(units: int, sigma: float, rehearsal: Rehearsal) -> Rows:
     """The best of the candidates. They are drawn a scale at a time, and again: all at once they may not fit."""
     like, pixels = rehearsal.place.mean, prod(rehearsal.place.shape)
 
-    def drawn(scale: float) -> Tensor:
+    def draw_rows(scale: float) -> Tensor:
         return trap_rows(units, pixels, sigma, scale, rehearsal.seed.at("scale", str(scale)), like)
 
-    tried = [rehearsal.tried(drawn(scale)) for scale in SCALES]
-    kept = spread(torch.cat([reads for _, reads in tried], 1), units)
-    each = [kept[(kept >= first) & (kept < first + units)] - first for first in range(0, units * len(SCALES), units)]
-    weight = torch.cat([drawn(scale)[some] for scale, some in zip(SCALES, each, strict=True)])
+    tried = [rehearsal.try_rows(draw_rows(scale)) for scale in SCALES]
+    chosen = spread(torch.cat([reads for _, reads in tried], 1), units)
+    firsts = range(0, units * len(SCALES), units)
+    each = [chosen[(chosen >= first) & (chosen < first + units)] - first for first in firsts]
+    weight = torch.cat([draw_rows(scale)[some] for scale, some in zip(SCALES, each, strict=True)])
     return Rows(weight=weight, bias=torch.cat([bias[some] for (bias, _), some in zip(tried, each, strict=True)]))
 
 
 def spread(reads: Bool[Tensor, "reading unit"], count: int) -> Tensor:
     """So many units, each the one that adds most to those before it."""
     table, weight = reads.float(), torch.ones(len(reads), 1, device=reads.device)
-    gain, kept = table.sum(0), []
+    gain, chosen = table.sum(0), []
     for _ in range(count):
-        kept.append(int(gain.argmax()))
-        again = reads[:, kept[-1]]
+        chosen.append(int(gain.argmax()))
+        again = reads[:, chosen[-1]]
         gain = gain - (1 - READ_BEFORE) * (weight[again] * table[again]).sum(0)
-        gain[kept[-1]] = -torch.inf
+        gain[chosen[-1]] = -torch.inf
         weight[again] *= READ_BEFORE
-    return torch.tensor(kept, device=reads.device)
+    return torch.tensor(chosen, device=reads.device)

@@ -34,7 +34,7 @@ class Functional:
 
     def __post_init__(self) -> None:
         if self.text not in ("mean", "random") and not FOURIER.fullmatch(self.text):
-            raise ConfigError(f"rtf: functional = {self.text!r} is unknown, take mean, random or fourier:32")
+            raise ConfigError(f"functional = {self.text!r} is unknown, take mean, random or fourier:32", key="rtf")
 
     def weights(self, pixels: int, seed: Seed, like: Tensor) -> Float[Tensor, " pixel"]:
         if self.text == "random":
@@ -62,7 +62,7 @@ def levels_of(neurons: int, target: float) -> Float[Tensor, " edge"]:
     return torch.arange(neurons, dtype=torch.float64) / neurons
 
 
-def assumed(levels: Tensor, spread: Spread, scale: float) -> Tensor:
+def assumed_quantiles(levels: Tensor, spread: Spread, scale: float) -> Tensor:
     """Quantiles of a distribution with mean 0 and this standard deviation."""
     inside = levels.clamp(1e-12, 1 - 1e-12)
     if spread == "laplace":
@@ -71,7 +71,7 @@ def assumed(levels: Tensor, spread: Spread, scale: float) -> Tensor:
     return scale * torch.special.ndtri(inside)
 
 
-def measured(levels: Tensor, values: Tensor) -> Tensor:
+def measured_quantiles(levels: Tensor, values: Tensor) -> Tensor:
     """Quantiles of what these values are drawn from, by a kernel estimate: the values' own are uneven."""
     values = values.double().cpu()
     middle = values.quantile(torch.tensor([0.25, 0.75], dtype=torch.float64)).diff().item()
@@ -86,9 +86,9 @@ def measured(levels: Tensor, values: Tensor) -> Tensor:
 def edges_of(levels: Tensor, values: Tensor | None, spread: Spread, scale: float) -> Float[Tensor, " edge"]:
     """Lower edges of the bins in float64, rising; the first reaches down to all pictures unless one bin is meant."""
     if values is None:
-        edges, reach = assumed(levels, spread, scale), scale
+        edges, reach = assumed_quantiles(levels, spread, scale), scale
     else:
-        edges, reach = measured(levels, values), float(values.double().std())
+        edges, reach = measured_quantiles(levels, values), float(values.double().std())
     if levels[0] == 0:
         edges[0] = edges[1] - FAR * reach
     return edges

@@ -22,7 +22,7 @@ class Arrived(Exception):
     """The layer that is asked about is about to run."""
 
 
-def passing_on(model: nn.Module, at: str, pictures: Tensor) -> nn.Module:
+def open_path(model: nn.Module, at: str, pictures: Tensor) -> nn.Module:
     """A copy whose layers before `at` hand such pictures on, as far as they can."""
     model = copy.deepcopy(model)
     channels = pictures.shape[1]

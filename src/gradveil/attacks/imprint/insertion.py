@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from gradveil.attacks.imprint.identity_path import passing_on
+from gradveil.attacks.imprint.identity_path import open_path
 from gradveil.attacks.imprint.module import Imprint, Rows
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
@@ -34,7 +34,7 @@ class Place:
     std: Float[Tensor, "channel 1 1"]
     beside: int = 0  # numbers of further channels, which arrive behind those of the picture
 
-    def seen(self, pictures: Tensor) -> Float[Tensor, "picture pixel"]:
+    def arrives_as(self, pictures: Tensor) -> Float[Tensor, "picture pixel"]:
         return ((pictures - self.mean) / self.std).flatten(1)
 
     def pictures(self, read: Tensor) -> Tensor:
@@ -51,7 +51,7 @@ def site(model: nn.Module, shape: tuple[int, int, int], at: str, who: str, seed:
         return model, place_in(model, shape, at, who, seed)
     except FeaturesError:
         like = next(iter(model.parameters()))
-        opened = passing_on(model, at, uniform((1, *shape), seed.at("way").rng(), like))
+        opened = open_path(model, at, uniform((1, *shape), seed.at("way").rng(), like))
         return opened, place_in(opened, shape, at, who, seed)
 
 
@@ -82,7 +82,7 @@ def _agrees(arrived: Tensor, place: Place, pictures: Tensor) -> bool:
     """The first channels are the picture's, and nothing that the place does not know of lies beside them."""
     if arrived.shape[2:] != pictures.shape[2:] or arrived[0].numel() != prod(place.shape) + place.beside:
         return False
-    expected = place.seen(pictures).view_as(pictures)
+    expected = place.arrives_as(pictures).view_as(pictures)
     return torch.allclose(arrived[:, : place.shape[0]], expected, atol=1e-4 * float(expected.abs().max().clamp_min(1)))
 
 
@@ -108,7 +108,7 @@ def _size(x: Tensor) -> str:
 def shape_of(public: Batch | None, who: str) -> tuple[int, int, int]:
     """Of the pictures, which an empty batch tells too."""
     if public is None:
-        raise NotApplicableError(f"{who}: the size of the pictures is not known, give an empty batch of them at least")
+        raise NotApplicableError("the size of the pictures is not known, give an empty batch of them at least", key=who)
     channels, height, width = public.images.shape[-3:]
     return channels, height, width
 
@@ -118,12 +118,12 @@ def _arriving(model: nn.Module, at: str, pictures: Tensor, who: str) -> Tensor:
     model, calls = copy.deepcopy(model).eval(), []
     layers = dict(model.named_modules())
     if at not in layers:
-        raise NotApplicableError(f"{who}: the model has no layer {at!r}, {_others(at, list(layers)[1:])}")
+        raise NotApplicableError(f"the model has no layer {at!r}, {_others(at, list(layers)[1:])}", key=who)
     layers[at].register_forward_pre_hook(lambda _layer, inputs: calls.append(inputs[0]))
     with torch.no_grad():
         model(pictures)
     if not calls:
-        raise NotApplicableError(f"{who}: layer {at!r} is never run, choose another")
+        raise NotApplicableError(f"layer {at!r} is never run, choose another", key=who)
     return calls[0]
 
 
@@ -133,7 +133,7 @@ def _others(at: str, layers: list[str]) -> str:
     return f"did you mean {near[0]!r}? T{first[1:]}" if near else first
 
 
-def planted(model: nn.Module, imprint: Imprint, place: Place) -> nn.Module:
+def insert(model: nn.Module, imprint: Imprint, place: Place) -> nn.Module:
     """The model with the imprint in that place; the model given stays as it is."""
     if not place.at:
         return nn.Sequential(OrderedDict(imprint=imprint, model=model))
@@ -157,7 +157,7 @@ def imprint_in(seen: Observation, who: str) -> tuple[str, Imprint]:
     for name, layer in seen.model.named_modules():
         if isinstance(layer, Imprint):
             return name, layer
-    raise NotApplicableError(f"{who}: the model that was sent holds no imprint, so there is nothing to read")
+    raise NotApplicableError("the model that was sent holds no imprint, so there is nothing to read", key=who)
 
 
 def place_of(seen: Observation, at: str, who: str) -> Place:

@@ -59,8 +59,8 @@ class Imprint(nn.Module):
             fixed = F.linear(flat, self.first.weight.detach(), self.first.bias.detach())
             hidden = hidden - self.activation(fixed)
         pushed = self.second(hidden) if self.connection == "linear" else hidden @ self.back @ self.pattern
-        kept = pushed if self.connection == "replace" else flat + pushed
-        return kept.view_as(images)
+        passed = pushed if self.connection == "replace" else flat + pushed
+        return passed.view_as(images)
 
 
 def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
@@ -72,8 +72,8 @@ def _linear(weight: Tensor, bias: Tensor) -> nn.Linear:
 
 def check_options(name: str, neurons: int, connection: str, gain: float) -> None:
     if not 2 <= neurons <= 1_000_000:
-        raise ConfigError(f"{name}: neurons = {neurons} is out of range, take 2 to 1,000,000")
+        raise ConfigError(f"neurons = {neurons} is out of range, take 2 to 1,000,000", key=name)
     if connection not in GAINS:
-        raise ConfigError(f"{name}: connection = {connection!r} is unknown, take {', '.join(GAINS)}")
+        raise ConfigError(f"connection = {connection!r} is unknown, take {', '.join(GAINS)}", key=name)
     if not 0 <= gain < float("inf"):
-        raise ConfigError(f"{name}: gain = {gain} is out of range, take a number >= 0")
+        raise ConfigError(f"gain = {gain} is out of range, take a number >= 0", key=name)

@@ -52,7 +52,7 @@ def gradients(seen: Observation, who: str) -> Iterator[Gradient]:
     weight, bias = (seen.update.get(f"{name}.first.{part}") for part in ("weight", "bias"))
     if weight is None or bias is None:
         raise NotApplicableError(
-            f"{who}: the update holds nothing of the planted layer {name!r}, choose another attack"
+            f"the update holds nothing of the planted layer {name!r}, choose another attack", key=who
         )
     training = seen.training
     decay = training.rate * training.weight_decay if training.steps == 1 else 0.0
@@ -75,7 +75,7 @@ def differences(gradient: Gradient, examples: int, *, cumulative: bool, bins: in
     """Bins of one functional: of neighboring rows one has seen the pictures between them and the other has not."""
     shift = gradient.shift
     strength = shift - _next(shift) if cumulative else shift
-    at, there = strongest(strength[:bins], examples, shift.abs().amax())
+    at, strong = strongest(strength[:bins], examples, shift.abs().amax())
     rows = gradient.rows(at)
     if cumulative:
         last = at == len(shift) - 1
@@ -83,12 +83,12 @@ def differences(gradient: Gradient, examples: int, *, cumulative: bool, bins: in
         rows = rows - torch.where(last[:, None], 0.0, above)
     inputs = rows / strength[at][:, None]
     filled = int((strength[:bins].abs() > _floor(shift.abs().amax())).sum())
-    return padded(inputs, there, examples, filled, bool(shift.isfinite().all()))
+    return pad(inputs, strong, examples, filled, bool(shift.isfinite().all()))
 
 
-def padded(inputs: Tensor, there: Tensor, examples: int, filled: int, sound: bool) -> Read:
+def pad(inputs: Tensor, strong: Tensor, examples: int, filled: int, sound: bool) -> Read:
     """As many rows as there are examples; what is missing or no number is not found."""
-    found = there & inputs.isfinite().all(-1)
+    found = strong & inputs.isfinite().all(-1)
     missing = examples - len(inputs)
     inputs = torch.cat([torch.where(found[:, None], inputs, 0.0), inputs.new_zeros(missing, inputs.shape[1])])
     return Read(inputs=inputs, found=torch.cat([found, found.new_zeros(missing)]), filled=filled, sound=sound)
@@ -133,7 +133,7 @@ def reconstruction(seen: Observation, reads: Sequence[Read], place: Place, notes
     )
 
 
-def counted(reads: Sequence[Read]) -> str:
+def count_range(reads: Sequence[Read]) -> str:
     """`3 to 8` or `8`: how many bins or units held anything."""
     low, high = min(r.filled for r in reads), max(r.filled for r in reads)
     return str(low) if low == high else f"{low} to {high}"

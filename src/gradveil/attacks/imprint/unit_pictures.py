@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.imprint.insertion import Place
-from gradveil.attacks.imprint.readout import Gradient, Read, padded, strongest
+from gradveil.attacks.imprint.readout import Gradient, Read, pad, strongest
 from gradveil.core.seeds import Seed, normal
 
 SIGNATURE = 32  # numbers that a candidate is compared by
@@ -26,8 +26,8 @@ def candidates(
     `consistent`, what a unit shows must also be all that activates it, as far as others are known.
     """
     shift = gradient.shift
-    at, there = strongest(shift, len(shift), shift.abs().amax())
-    at = at[there]
+    at, active = strongest(shift, len(shift), shift.abs().amax())
+    at = at[active]
     inside, signature = _looked_at(gradient, place, at, box, seed)
     at, signature = at[inside], signature[inside]
     near = torch.cdist(signature, signature) <= same
@@ -35,11 +35,11 @@ def candidates(
     score = near.sum(-1) + 0.5 * strength
     if consistent:
         sure = _distinct(near, score.masked_fill(near.sum(-1) < AGREED, 0.0), examples)
-        score = score.masked_fill(_contradicted(gradient, at, sure, near), 0.0)
+        score = score.masked_fill(_contradicts(gradient, at, sure, near), 0.0)
     picked = _distinct(near, score, examples)
     inputs = gradient.rows(at[picked]) / shift[at[picked]][:, None]
     sound = bool(shift.isfinite().all())
-    return padded(inputs, torch.ones_like(picked, dtype=torch.bool), examples, int(there.sum()), sound)
+    return pad(inputs, torch.ones_like(picked, dtype=torch.bool), examples, int(active.sum()), sound)
 
 
 def _looked_at(gradient: Gradient, place: Place, at: Tensor, box: float, seed: Seed) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def _looked_at(gradient: Gradient, place: Place, at: Tensor, box: float, seed: S
     return torch.cat(inside), torch.cat(signature)
 
 
-def _contradicted(gradient: Gradient, at: Tensor, sure: Tensor, near: Tensor) -> Tensor:
+def _contradicts(gradient: Gradient, at: Tensor, sure: Tensor, near: Tensor) -> Tensor:
     """Which units show something else than a picture that several units agree on and that activates them too."""
     weight, bias = gradient.sent
     pictures = (gradient.rows(at[sure]) / gradient.shift[at[sure]][:, None]).T

@@ -46,7 +46,7 @@ class GroupConsistency:
         if not self.registered:
             return _mean(group).expand_as(group)
         shift = best_shift(group, _mean(group).expand_as(group), self.reach)
-        return shifted(_mean(shifted(group, -shift)).expand_as(group), shift)
+        return roll(_mean(roll(group, -shift)).expand_as(group), shift)
 
 
 def _mean(group: Tensor) -> Tensor:
@@ -71,7 +71,7 @@ def _distance(size: int, like: Tensor) -> Tensor:
     return torch.minimum(steps, size - steps)
 
 
-def shifted(pictures: Tensor, by: Tensor) -> Tensor:
+def roll(pictures: Tensor, by: Tensor) -> Tensor:
     """Each picture rolled by its own rows and columns."""
     height, width = pictures.shape[-2:]
     rows = (torch.arange(height, device=by.device) - by[..., :1]) % height

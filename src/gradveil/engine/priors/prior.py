@@ -123,10 +123,10 @@ class BatchNormStatistics:
 
 def applicable(priors: Sequence[Prior], seen: Observation) -> tuple[tuple[Prior, ...], tuple[str, ...]]:
     """The priors that this model has something for, and a note for each that it has not."""
-    kept = tuple(p for p in priors if not (isinstance(p, BatchNormStatistics) and p.optional) or keeping(seen.model))
-    if len(kept) == len(priors):
-        return kept, ()
-    return kept, ("the model keeps no normalization statistics: the prior on them is left out",)
+    usable = tuple(p for p in priors if not (isinstance(p, BatchNormStatistics) and p.optional) or keeping(seen.model))
+    if len(usable) == len(priors):
+        return usable, ()
+    return usable, ("the model keeps no normalization statistics: the prior on them is left out",)
 
 
 def keeping(model: torch.nn.Module) -> dict[str, torch.nn.modules.batchnorm._NormBase]:

@@ -37,7 +37,7 @@ class Bicubic:
 
     def __post_init__(self) -> None:
         if self.factor < 1:
-            raise ConfigError(f"bicubic: factor = {self.factor} is out of range, take 1 or more (1: the pixels)")
+            raise ConfigError(f"factor = {self.factor} is out of range, take 1 or more (1: the pixels)", key="bicubic")
 
     def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundBicubic:
         like = next(iter(seen.update.values()))

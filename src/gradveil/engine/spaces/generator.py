@@ -48,8 +48,8 @@ class Decoded:
             )
         resized = zip(size[1:], seen.shape[1:], strict=True)
         rows, columns = (None if a == b else resizing(a, b).to(like) for a, b in resized)
-        generator = moved(self.generator, like)
-        return BoundDecoded(self, generator, seen.examples, like, rows, columns, told_classes(generator, seen))
+        generator = copy_like(self.generator, like)
+        return BoundDecoded(self, generator, seen.examples, like, rows, columns, embed_labels(generator, seen))
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class BoundDecoded:
         return z
 
 
-def told_classes(generator: Generator, seen: Observation) -> Tensor | None:
+def embed_labels(generator: Generator, seen: Observation) -> Tensor | None:
     """The labels as a class-conditional generator takes them."""
     if not isinstance(generator, Conditional) or seen.labels is None:
         return None
@@ -102,7 +102,7 @@ def told_classes(generator: Generator, seen: Observation) -> Tensor | None:
     return generator.embed(seen.labels.flatten(0, 1)).unflatten(0, seen.labels.shape[:2])
 
 
-def moved(generator: Generator, like: Tensor) -> Generator:
+def copy_like(generator: Generator, like: Tensor) -> Generator:
     """A copy where the update is, and in its precision."""
     if not isinstance(generator, nn.Module):
         return generator

@@ -58,9 +58,9 @@ class Part(ABC):
 
     def __post_init__(self) -> None:
         if not all(0 <= reach < math.inf for reach in self.reach):
-            raise ConfigError(f"{self.name}: limits {self.reach} are out of range, take numbers >= 0")
+            raise ConfigError(f"limits {self.reach} are out of range, take numbers >= 0", key=self.name)
         if not 0 < self.pace < math.inf:
-            raise ConfigError(f"{self.name}: pace = {self.pace} is out of range, take a number > 0")
+            raise ConfigError(f"pace = {self.pace} is out of range, take a number > 0", key=self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +86,7 @@ class Shifted(Part):
 
     def __call__(self, pictures: Tensor, numbers: Tensor, gray: Tensor) -> Tensor:
         fill = outside(self.padding, gray)
-        return shifted(pictures - fill, numbers) + fill
+        return shift_pictures(pictures - fill, numbers) + fill
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,16 +177,16 @@ class BoundTransformed:
         return start
 
     def decode(self, z: Latent) -> Images:
-        return self.transformed(self.pixels.decode(z), z)
+        return self.transform(self.pixels.decode(z), z)
 
-    def transformed(self, pictures: Images, z: Latent) -> Images:
+    def transform(self, pictures: Images, z: Latent) -> Images:
         for part in self.parts:
             pictures = part(pictures, part.pace * z[part.name], self.pixels.mean)
         return pictures
 
     def reveal(self, z: Latent) -> Images:
         pictures = self.pixels.reveal(z)
-        return pictures if self.revealed == "private" else self.transformed(pictures, z)
+        return pictures if self.revealed == "private" else self.transform(pictures, z)
 
     def smooth(self, z: Latent) -> Images:
         return self.pixels.smooth(z)
@@ -218,7 +218,7 @@ def outside(padding: Padding, gray: Tensor) -> Tensor:
     return gray if padding == "gray" else torch.zeros_like(gray)
 
 
-def shifted(pictures: Tensor, shift: Tensor) -> Tensor:
+def shift_pictures(pictures: Tensor, shift: Tensor) -> Tensor:
     """Bilinear samples at (x + tx, y + ty), zero outside: rows and columns one after the other, as two products.
 
     The same as torch's grid_sample, but the backward pass adds up in a fixed order on a GPU too.

@@ -1,4 +1,4 @@
-"""A space is what a search changes; the plainest is the pixels. A latent carries a leading trial axis, so do all methods."""
+"""A space is what a search changes; the plainest is the pixels. A latent has a leading trial axis; methods take it."""
 
 from __future__ import annotations
 

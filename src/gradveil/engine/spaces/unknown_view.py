@@ -54,8 +54,9 @@ class Viewed:
     def bind(self, seen: Observation, restarts: Tensor | None = None) -> BoundViewed:
         if not self.views:
             raise NotApplicableError(
-                "known-policy: this attacker knows of no policy of transformations, "
-                "take the adaptive attacker on a defense that has one, or take invertgrad"
+                "this attacker knows of no policy of transformations, "
+                "take the adaptive attacker on a defense that has one, or take invertgrad",
+                key="known-policy",
             )
         numbers = [0] * len(seen.names) if restarts is None else restarts.tolist()
         each = [self.guesses[name] for name in seen.names]
@@ -142,7 +143,7 @@ def likeliest(
         before, best = best, _picture_by_picture(scout, names, best, len(views))
         if best == before:  # who has come to rest stays there
             break
-    return {name: (guess,) for name, guess in best.items()}, (_told(best, views),)
+    return {name: (guess,) for name, guess in best.items()}, (_describe(best, views),)
 
 
 def _with_one_for_all(scout: Scout, names: Sequence[str], views: int, examples: int) -> dict[str, Guess]:
@@ -153,7 +154,7 @@ def _with_one_for_all(scout: Scout, names: Sequence[str], views: int, examples: 
 
 def _picture_by_picture(scout: Scout, names: Sequence[str], best: Mapping[str, Guess], views: int) -> dict[str, Guess]:
     """Each picture through every view while the others keep theirs; then all change to their best at once."""
-    match = scout({name: tuple(_changed(guess, views)) for name, guess in best.items()})
+    match = scout({name: tuple(_variants(guess, views)) for name, guess in best.items()})
     lowest = _lowest(match.unflatten(1, (-1, views))).tolist()
     return {name: tuple(row) for name, row in zip(names, lowest, strict=True)}
 
@@ -163,14 +164,14 @@ def _lowest(match: Tensor) -> Tensor:
     return match.nan_to_num(nan=float("inf")).argmin(-1)
 
 
-def _told(best: Mapping[str, Guess], views: tuple[View, ...]) -> str:
+def _describe(best: Mapping[str, Guess], views: tuple[View, ...]) -> str:
     drawn = Counter(views[number].name for guess in best.values() for number in guess).most_common()
     each = ", ".join(f"{name} ({often}x)" for name, often in drawn[:SHOWN])
     more = f" and {len(drawn) - SHOWN} others" if len(drawn) > SHOWN else ""
     return f"{len(views)} views of the known policy tried, chosen: {each}{more}"
 
 
-def _changed(guess: Guess, views: int) -> list[Guess]:
+def _variants(guess: Guess, views: int) -> list[Guess]:
     return [(*guess[:place], view, *guess[place + 1 :]) for place in range(len(guess)) for view in range(views)]
 
 

@@ -74,10 +74,10 @@ class RowConv(MatrixLayer):
         return self.layout.from_signals(signals, shape)
 
     def backward(self, cache: Any, delta: Tensor) -> Deltas:
-        return (self.transposed(cache, delta),)
+        return (self.transpose(cache, delta),)
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
-        pushed = self.pushed(cache, moves, self.geometry.output(cache[0].shape, self.kernels.shape[0]))
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+        pushed = self.push(cache, moves, self.geometry.output(cache[0].shape, self.kernels.shape[0]))
         if dots[0] is None:
             return pushed
         through = self.through(dots[0].contiguous(memory_format=self.layout.memory))
@@ -91,15 +91,13 @@ class RowConv(MatrixLayer):
         if move is None:
             return self.backward(cache, mu)
         if isinstance(move, Formed) and self.by_columns:
-            return (self.folded(self.pulled_together(move, delta, mu), cache),)
-        back = self.transposed(cache, mu)
+            return (self.fold(self.pulled_together(move, delta, mu), cache),)
+        back = self.transpose(cache, mu)
         if isinstance(move, Formed) and self.geometry.has_transpose:
-            return (
-                back + self.from_signals(torch.bmm(self.delta_rows(cache, delta), self.turned(move.v)), back.shape),
-            )
-        return (back + self.folded(move.pull(self.signals(delta)), cache),)
+            return (back + self.from_signals(torch.bmm(self.delta_rows(cache, delta), self.turn(move.v)), back.shape),)
+        return (back + self.fold(move.pull(self.signals(delta)), cache),)
 
-    def transposed(self, cache: Any, out: Tensor) -> Tensor:
+    def transpose(self, cache: Any, out: Tensor) -> Tensor:
         """The shared weights' transpose: from the layer's output back to its input."""
         return convolve_back(out, cache[0], self.kernels, self.geometry, [True, False])[0]
 
@@ -109,7 +107,7 @@ class RowConv(MatrixLayer):
             delta.contiguous(memory_format=self.layout.memory), self.geometry.transposed, self.trials
         )
 
-    def turned(self, weights: Tensor) -> Tensor:
+    def turn(self, weights: Tensor) -> Tensor:
         """Packed weights [trial, tap * input, output] for the transpose: [trial, turned tap * output, input]."""
         taps = weights.unflatten(1, (self.geometry.taps, -1)).flip(1)
         return taps.mT.flatten(1, 2)
@@ -120,7 +118,7 @@ class RowConv(MatrixLayer):
         signals = torch.cat([self.signals(mu).mT, self.signals(delta).mT], 1).mT
         return times(signals, weights.mT, self.by_columns)
 
-    def folded(self, rows: Tensor, cache: Any) -> Tensor:
+    def fold(self, rows: Tensor, cache: Any) -> Tensor:
         return self.layout.fold(rows, cache[0].shape, self.geometry)
 
 
@@ -131,7 +129,7 @@ class PatchConv(RowConv):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self.matrix = self.matrix.contiguous()
-        self.turned_matrix = self.turned(self.matrix[None])[0].contiguous()
+        self.turned_matrix = self.turn(self.matrix[None])[0].contiguous()
 
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
         x = inputs[0].contiguous(memory_format=self.layout.memory)
@@ -145,7 +143,7 @@ class PatchConv(RowConv):
         shape = self.geometry.output(x.shape, self.kernels.shape[0])
         return self.from_signals(torch.matmul(rows, self.matrix), shape)
 
-    def transposed(self, cache: Any, out: Tensor) -> Tensor:
+    def transpose(self, cache: Any, out: Tensor) -> Tensor:
         rows = self.delta_rows(cache, out)
         return self.from_signals(torch.matmul(rows, self.turned_matrix), cache[0].shape)
 
@@ -212,7 +210,7 @@ class DirectConv(Weighted):
         kinds = {self.weight_name: KernelProducts, self.bias_name: FormedProducts}
         return {name: kinds[name](found[name], target, False) for name, target in targets.items()}
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
         out = None if dots[0] is None else convolve(dots[0], self.kernels, self.geometry)
         if self.weight_name in moves:
             pairs = zip(self.each(cache), moves[self.weight_name].each(), strict=True)

@@ -121,7 +121,7 @@ class _Builder:
 
     def add_value(self, node: torch.fx.Node) -> None:
         call = self.call_of(node)
-        self.values[node.name] = call(*_resolved(node.args, self.values), **_resolved(node.kwargs, self.values))
+        self.values[node.name] = call(*_resolve(node.args, self.values), **_resolve(node.kwargs, self.values))
 
     def call_of(self, node: torch.fx.Node) -> Callable[..., Any]:
         if node.op == "call_module":
@@ -150,10 +150,10 @@ class _Builder:
 
         def function(*tensors: Tensor) -> Tensor:
             env = self.values | dict(zip(names, tensors, strict=True))
-            return call(*_resolved(node.args, env), **_resolved(node.kwargs, env))
+            return call(*_resolve(node.args, env), **_resolve(node.kwargs, env))
 
         return function
 
 
-def _resolved(arguments: Any, env: dict[str, Any]) -> Any:
+def _resolve(arguments: Any, env: dict[str, Any]) -> Any:
     return torch.fx.map_arg(arguments, lambda n: env[n.name])

@@ -23,7 +23,7 @@ class GroupedConv(Weighted):
         """[trial * example, channel, ...] -> [example, trial * channel, ...]"""
         return x.unflatten(0, (self.trials, -1)).transpose(0, 1).flatten(1, 2)
 
-    def stacked(self, x: Tensor) -> Tensor:
+    def stack(self, x: Tensor) -> Tensor:
         return x.unflatten(1, (self.trials, -1)).transpose(0, 1).flatten(0, 1)
 
     def kernels(self, packed: Tensor) -> Tensor:
@@ -44,11 +44,11 @@ class GroupedConv(Weighted):
             found[self.bias_name] = signals.sum((0, 2, 3)).reshape(self.trials, 1, -1)
         return found
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
         out = None if dots[0] is None else convolve(dots[0], self.weight, self.geometry, groups=self.groups)
         if self.weight_name in moves:
             kernels = self.kernels(moves[self.weight_name].v)
-            pushed = self.stacked(convolve(self.beside(cache), kernels, self.geometry, groups=self.many))
+            pushed = self.stack(convolve(self.beside(cache), kernels, self.geometry, groups=self.many))
             out = pushed if out is None else out + pushed
         if self.bias_name in moves:
             shift = moves[self.bias_name].v.reshape(self.trials, -1, 1, 1)
@@ -63,4 +63,4 @@ class GroupedConv(Weighted):
             return (back,)
         kernels = self.kernels(moves[self.weight_name].v)
         x, signals = self.beside(cache), self.beside(delta)
-        return (back + self.stacked(convolve_back(signals, x, kernels, self.geometry, [True, False], self.many)[0]),)
+        return (back + self.stack(convolve_back(signals, x, kernels, self.geometry, [True, False], self.many)[0]),)

@@ -13,7 +13,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.scenario import Loss
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Images, Update
-from gradveil.engine.distance import matched
+from gradveil.engine.distance import names_to_match
 from gradveil.engine.matcher import OneTrial
 from gradveil.engine.sweep.fx_program import CannotSweep, Node, program_of
 from gradveil.engine.sweep.matrix import Products
@@ -45,7 +45,7 @@ class Sweep:
         names = list(seen.update)
         if self.by_products:
             d: Any = one.distance
-            names = matched(names, d.only, d.without)
+            names = names_to_match(names, d.only, d.without)
         self.targets = {n: r.pack(n, seen.update[n]) for _, r in self.weighted for n in r.names if n in names}
         self.lengths = torch.stack([t.square().flatten(1).sum(1) for t in self.targets.values()], 1)
 
@@ -91,11 +91,11 @@ class Sweep:
                 found |= rule.products(caches[node.name], delta, targets)
         with torch.enable_grad():
             cross = torch.stack([found[n].cross for n in self.targets], 1).requires_grad_()
-            own = torch.stack([found[n].own for n in self.targets], 1).requires_grad_()
+            squares = torch.stack([found[n].square for n in self.targets], 1).requires_grad_()
             rate = self.one.seen.training.rate
             distance: Any = self.one.distance
-            value = distance.of_products(rate * cross, rate * rate * own, self.lengths)
-            along_target, along_own = torch.autograd.grad(value.sum(), (cross, own))
+            value = distance.of_products(rate * cross, rate * rate * squares, self.lengths)
+            along_target, along_own = torch.autograd.grad(value.sum(), (cross, squares))
         moves = {n: found[n].direction(along_target[:, i], 2 * along_own[:, i]) for i, n in enumerate(self.targets)}
         return value.detach(), moves
 
@@ -134,7 +134,7 @@ class Sweep:
         for node in self.program.nodes:
             incoming = tuple(dots[n] for n in node.inputs)
             if isinstance(node.rule, Weighted):
-                dots[node.name] = node.rule.moved(caches[node.name], incoming, moves)
+                dots[node.name] = node.rule.tangent_with(caches[node.name], incoming, moves)
             else:
                 dots[node.name] = node.rule.tangent(caches[node.name], incoming)
         return dots

@@ -92,7 +92,7 @@ class FormedProducts:
         return inner(self.gradient, self.target)
 
     @property
-    def own(self) -> Tensor:
+    def square(self) -> Tensor:
         return torch.linalg.vector_norm(self.gradient.flatten(1), dim=1).square()
 
     def direction(self, a: Tensor, b: Tensor) -> Formed:
@@ -122,7 +122,7 @@ class GhostProducts:
         return inner(self.pushed_target, self.signals)
 
     @property
-    def own(self) -> Tensor:
+    def square(self) -> Tensor:
         return inner(self.pushed_gradient, self.signals)
 
     def direction(self, a: Tensor, b: Tensor) -> Ghost:

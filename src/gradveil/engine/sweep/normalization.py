@@ -30,17 +30,17 @@ class AffineRule(Weighted):
     def forward(self, *inputs: Tensor) -> tuple[Tensor, Any]:
         return torch.addcmul(self.shift, inputs[0], self.slope), inputs[0]
 
-    def summed(self, x: Tensor) -> Tensor:
+    def sum_over_places(self, x: Tensor) -> Tensor:
         """Over the examples of a trial and their positions, [trial, number of the parameter]."""
         x = x.unflatten(0, (self.trials, -1))
-        kept = [x.dim() - len(self.shape) + axis for axis, size in enumerate(self.shape) if size > 1]
-        gone = [axis for axis in range(1, x.dim()) if axis not in kept]
+        axes = [x.dim() - len(self.shape) + axis for axis, size in enumerate(self.shape) if size > 1]
+        gone = [axis for axis in range(1, x.dim()) if axis not in axes]
         return x.sum(gone).reshape(self.trials, -1)
 
     def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
-        found, total = {}, self.summed(delta)
+        found, total = {}, self.sum_over_places(delta)
         if self.weight is not None:  # the sum over delta * (x - center) / spread, without writing the bracket
-            along = self.summed(delta * cache) - self.center.flatten() * total
+            along = self.sum_over_places(delta * cache) - self.center.flatten() * total
             found[self.weight_name] = (along * self.inverse.flatten())[:, None]
         if self.bias is not None:
             found[self.bias_name] = total[:, None]
@@ -56,7 +56,7 @@ class AffineRule(Weighted):
         each = each.reshape(self.trials, *between, *self.shape)
         return each if examples == 1 else each.repeat_interleave(examples, 0)
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
         scale, shift = moves.get(self.weight_name), moves.get(self.bias_name)
         out = None if shift is None else self.spread_out(shift.v, cache)
         if scale is not None:

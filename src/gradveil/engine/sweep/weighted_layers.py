@@ -19,7 +19,7 @@ Moves = Mapping[str, Any]  # parameter name -> the direction it moves in; absent
 class Weighted(Rule, ABC):
     """A layer with `weight` and `bias`, either of which may be missing.
 
-    `pack` brings a stack of parameters into the layout in which the rule works, `unpack` back; `moved` is the
+    `pack` brings a stack of parameters into the layout in which the rule works, `unpack` back; `tangent_with` is the
     tangent sweep and `adjoint_of` the adjoint sweep with the weights moving.
     """
 
@@ -51,7 +51,7 @@ class Weighted(Rule, ABC):
         return {name: FormedProducts(found[name], target, False) for name, target in targets.items()}
 
     @abstractmethod
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None: ...
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None: ...
 
     @abstractmethod
     def adjoint_of(self, cache: Any, delta: Tensor, mu: Tensor, moves: Moves) -> Deltas: ...
@@ -90,7 +90,7 @@ class MatrixLayer(Weighted):
             found[self.bias_name] = FormedProducts(summed, targets[self.bias_name], False)
         return found
 
-    def pushed(self, cache: Any, moves: Moves, shape: tuple[int, ...]) -> Tensor | None:
+    def push(self, cache: Any, moves: Moves, shape: tuple[int, ...]) -> Tensor | None:
         """What the moving weights add to the tangent of the output."""
         move: Direction | None = moves.get(self.weight_name)
         shift: Formed | None = moves.get(self.bias_name)
@@ -126,8 +126,8 @@ class LinearRule(MatrixLayer):
     def backward(self, cache: Any, delta: Tensor) -> Deltas:
         return (delta @ self.weight,)
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
-        pushed = self.pushed(cache, moves, (*cache.shape[:-1], self.weight.shape[0]))
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+        pushed = self.push(cache, moves, (*cache.shape[:-1], self.weight.shape[0]))
         if dots[0] is None:
             return pushed
         through = F.linear(dots[0], self.weight)
@@ -155,7 +155,7 @@ class ParameterRule(Weighted):
     def gradients(self, cache: Any, delta: Tensor) -> dict[str, Tensor]:
         return {self.name: delta.unflatten(0, (self.trials, -1)).sum(1).flatten(1)[:, None]}
 
-    def moved(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
+    def tangent_with(self, cache: Any, dots: Dots, moves: Moves) -> Tensor | None:
         if self.name not in moves:
             return None
         each = moves[self.name].v.reshape(self.trials, *self.parameter.shape[1:])
