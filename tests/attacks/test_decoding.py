@@ -260,7 +260,7 @@ def test_rounds_are_laid_side_by_side() -> None:
 REFUSED = {
     "sees updates and no encodings": (decode_known(leak="encoding"), {"knows_defense": True}),
     "knows of nothing that was mixed": (decode_known(), {}),
-    "grant them with --labels known": (
+    "grant them with `labels = known`": (
         decode_known(leak="encoding"),
         {"knows_defense": True, "sees_encodings": True, "knows_labels": False},
     ),

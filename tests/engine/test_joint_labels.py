@@ -104,7 +104,7 @@ def test_any_chunk_and_back_end_gives_the_same() -> None:
 
 
 def test_the_sweep_refuses_by_name() -> None:
-    with pytest.raises(ConfigError, match=r"--backend sweep: .* labels fixed"):
+    with pytest.raises(ConfigError, match=r"backend: sweep cannot run this: .* labels fixed"):
         choose(seen_in(hidden(one_picture(1))), L2(), "sweep")
 
 
