@@ -29,7 +29,7 @@ from gradveil.engine.spaces.space import Pixels
 SIX = ("dlg", "invertgrad", "lbfgs-cosine", "adam-l1", "gradinversion", "sgd-cosine")  # of ATS; each may have variants
 PRESETS = [name for name in ATTACKS if any(name in (one, f"{one}-ats", f"{one}-code", f"{one}-paper") for one in SIX)]
 LAYERED = [name for name in ATTACKS if "without" in options_of(ATTACKS[name])]
-each_attack = pytest.mark.parametrize("name", ATTACKS)
+each_attack = pytest.mark.parametrize("name", [name for name in ATTACKS if not ATTACK_ROWS[name].single])
 each_preset = pytest.mark.parametrize("name", PRESETS)
 each_search = pytest.mark.parametrize("name", [name for name in LAYERED if name != "linear"])
 each_layered = pytest.mark.parametrize("name", LAYERED)
