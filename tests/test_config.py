@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.split import split
+from gradveil.audit.split import split_dataset
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
-from gradveil.config.effort import BUDGETS, spend
+from gradveil.config.effort import EFFORTS, apply_effort
 from gradveil.config.resolve import resolve
 from gradveil.core import toml
 from gradveil.core.choice import parse_choices
@@ -181,14 +181,14 @@ def test_the_budget_fills_what_nobody_set() -> None:
 
     def closed_form(*, box: float = 0.1) -> None: ...
 
-    spent = [spend(budget, attack, {}) for budget in BUDGETS]
+    spent = [apply_effort(budget, attack, {}) for budget in EFFORTS]
     assert [one["steps"] for one in spent] == [960, 4800, 9600]
     assert [one["restarts"] for one in spent] == [1, 2, 10]
-    assert spend("quick", attack, {"steps": 9, "restarts": 2}) == {"steps": 9, "restarts": 2}
-    assert spend("quick", short, {}) == {"steps": 20}
-    assert spend("thorough", closed_form, {}) == {}
-    assert spend("standard", own, {}) == {}
-    assert spend("thorough", own, {}) == {"restarts": 10}
+    assert apply_effort("quick", attack, {"steps": 9, "restarts": 2}) == {"steps": 9, "restarts": 2}
+    assert apply_effort("quick", short, {}) == {"steps": 20}
+    assert apply_effort("thorough", closed_form, {}) == {}
+    assert apply_effort("standard", own, {}) == {}
+    assert apply_effort("thorough", own, {}) == {"restarts": 10}
 
 
 def test_methods_on_the_command_line() -> None:
@@ -211,7 +211,7 @@ def dataset(count: int) -> Dataset:
 
 @pytest.mark.parametrize(("count", "clients", "batch"), [(6, 3, 2), (7, 3, 2), (100, 4, 3), (3000, 16, 1)])
 def test_victims_gallery_and_public_share_no_picture(count: int, clients: int, batch: int) -> None:
-    parts = split(dataset(count), clients, batch)
+    parts = split_dataset(dataset(count), clients, batch)
     assert parts.victims.images.shape == (clients, batch, 1, 2, 2)
     victims = parts.victims.images.flatten(0, 1)[:, 0, 0, 0].tolist()
     gallery = [] if parts.gallery is None else parts.gallery[:, 0, 0, 0].tolist()
@@ -223,7 +223,7 @@ def test_victims_gallery_and_public_share_no_picture(count: int, clients: int, b
 
 def test_too_few_pictures_are_counted() -> None:
     with pytest.raises(ConfigError, match="need 8 pictures, d has 7"):
-        split(dataset(7), 4, 2)
+        split_dataset(dataset(7), 4, 2)
 
 
 def small(**scenario) -> AuditConfig:

@@ -15,7 +15,7 @@ from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
 from gradveil.audit.audit import run_audit
-from gradveil.audit.controls import blinded
+from gradveil.audit.controls import blind
 from gradveil.audit.results import read_run
 from gradveil.audit.schedule import plan, roles
 from gradveil.audit.verdict import Verdict, judge
@@ -80,8 +80,8 @@ def test_noise_for_an_update_does_not_depend_on_the_others() -> None:
     from scenes import one_picture, seen_in
 
     seen = seen_in(one_picture(clients=3))
-    alone = blinded(seen.take([2]), Seed(1))
-    for name, update in blinded(seen, Seed(1)).update.items():
+    alone = blind(seen.take([2]), Seed(1))
+    for name, update in blind(seen, Seed(1)).update.items():
         assert torch.equal(update[2], alone.update[name][0])
 
 

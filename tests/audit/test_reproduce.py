@@ -81,7 +81,7 @@ def test_a_trial_of_every_cell_and_control_comes_out_identical_and_nothing_is_wr
     assert {"unaware", "adaptive"} == {record.attacker for record in chosen}
     for record in chosen:
         compared = reproduce(folder, record.key)
-        assert (compared.told, compared.identical, compared.agrees) == ("identical", True, True)
+        assert (compared.summary, compared.identical, compared.agrees) == ("identical", True, True)
         assert compared.same_pictures is (None if record.control == "another" else True)
     assert tree(folder) == before
 
@@ -92,7 +92,7 @@ def test_a_run_in_workers_on_other_devices_and_with_other_threads_is_the_same(tm
     run_audit(audited, tmp_path / "run", Compute(workers=2, precision="float64", backend="loop", chunk=2))
     torch.set_num_threads(2)  # the fixture sets it back
     for record in records(tmp_path / "run")[::12]:
-        assert reproduce(tmp_path / "run", record.key).told == "identical"
+        assert reproduce(tmp_path / "run", record.key).summary == "identical"
     assert torch.get_num_threads() == 2
 
 
@@ -134,14 +134,14 @@ def test_one_bit_of_a_picture_is_noticed(copy: Path, capsys: pytest.CaptureFixtu
     save_file(stored, copy / "images" / record.images)
     compared = reproduce(copy, record.key)
     assert (compared.identical, compared.agrees, compared.same_pictures) == (False, True, False)
-    assert compared.told == "within rounding: every score is the same, the last bits are not"
+    assert compared.summary == "within rounding: every score is the same, the last bits are not"
 
 
 def test_a_run_without_its_pictures_is_compared_by_its_scores(copy: Path) -> None:
     record = next(r for r in records(copy) if r.images)
     (copy / "images" / record.images).unlink()
     compared = reproduce(copy, record.key)
-    assert (compared.told, compared.same_pictures) == ("identical", None)
+    assert (compared.summary, compared.same_pictures) == ("identical", None)
 
 
 def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: Path) -> None:
@@ -149,14 +149,14 @@ def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: P
     run_audit(build(from_tables(tables)), tmp_path / "fails")
     record = records(tmp_path / "fails")[0]
     assert record.status == "failed"
-    assert reproduce(tmp_path / "fails", record.key).told == "identical"
+    assert reproduce(tmp_path / "fails", record.key).summary == "identical"
     rewrite(tmp_path / "fails", replace(record, reason="it rained"))
-    assert reproduce(tmp_path / "fails", record.key).told == f"reason 'it rained' -> {record.reason!r}"
+    assert reproduce(tmp_path / "fails", record.key).summary == f"reason 'it rained' -> {record.reason!r}"
     passed = records(copy)[0]
     rewrite(copy, replace(passed, status="failed", scores={}, loss=None, reason="its process died 3 times", images=""))
     compared = reproduce(copy, passed.key)
     assert not compared.agrees
-    assert compared.told == "status failed -> ok: its process died 3 times"
+    assert compared.summary == "status failed -> ok: its process died 3 times"
 
 
 def test_an_unknown_trial_is_answered_with_a_few_near_ones(folder: Path) -> None:
@@ -255,12 +255,12 @@ def test_limits_by_hand() -> None:
 
     assert again(psnr=20.0, ssim=0.5).identical
     assert again(psnr=20.09, ssim=0.509).agrees
-    assert again(psnr=20.09, ssim=0.509).told == "within rounding: psnr 20.000 -> 20.090, ssim 0.5000 -> 0.5090"
-    assert again(psnr=20.11, ssim=0.5).told == "psnr 20.000 -> 20.110"
-    assert again(psnr=20.0, ssim=0.52).told == "ssim 0.5000 -> 0.5200"
-    assert again(psnr=20.0).told == "ssim 0.5000 -> absent"
-    assert again(psnr=float("nan"), ssim=0.5).told == "psnr 20.000 -> nan"
+    assert again(psnr=20.09, ssim=0.509).summary == "within rounding: psnr 20.000 -> 20.090, ssim 0.5000 -> 0.5090"
+    assert again(psnr=20.11, ssim=0.5).summary == "psnr 20.000 -> 20.110"
+    assert again(psnr=20.0, ssim=0.52).summary == "ssim 0.5000 -> 0.5200"
+    assert again(psnr=20.0).summary == "ssim 0.5000 -> absent"
+    assert again(psnr=float("nan"), ssim=0.5).summary == "psnr 20.000 -> nan"
     copied = replace(stored, scores={"psnr": 156.8})
     rounded = Comparison(stored=copied, again=replace(stored, scores={"psnr": 141.3}))
-    assert (rounded.agrees, rounded.told) == (True, "within rounding: psnr 156.800 -> 141.300 (both exact)")
+    assert (rounded.agrees, rounded.summary) == (True, "within rounding: psnr 156.800 -> 141.300 (both exact)")
     assert not Comparison(stored=copied, again=replace(stored, scores={"psnr": 50.0})).agrees

@@ -68,7 +68,7 @@ IMAGES = rows(0).images
 def test_wrong_normalization_is_named(images: torch.Tensor, told: str) -> None:
     found = replayed(sent_by(rows(0), fed=fed(images)), rows(0))
     assert (found.status, found.fits) == ("not reproduced", told)
-    assert told in found.told
+    assert told in found.summary
 
 
 def test_normalization_that_the_capture_keeps_quiet_about_is_named() -> None:
@@ -120,8 +120,8 @@ def test_a_single_picture_is_found_wherever_it_lies() -> None:
 
 def test_rows_that_are_told_are_taken() -> None:
     capture = sent_by(rows(4, 2))
-    found = find(capture, model_of(capture), {2: ("client-0",)}, dataset(), told=(4, 5))
+    found = find(capture, model_of(capture), {2: ("client-0",)}, dataset(), given=(4, 5))
     assert replayed(capture, found.batches["client-0"]).status == "reproduced"
     for wrong in ((4,), (4, 48), (-1, 3)):
         with pytest.raises(ConfigError, match="--pictures: expected 2 rows from 0 to 47"):
-            find(capture, model_of(capture), {2: ("client-0",)}, dataset(), told=wrong)
+            find(capture, model_of(capture), {2: ("client-0",)}, dataset(), given=wrong)

@@ -10,7 +10,7 @@ import torch
 from pictures import rows, sent_by
 
 from gradveil.audit.plan import clients_of, diagnostic
-from gradveil.audit.update_match import matches
+from gradveil.audit.update_match import match_updates
 from gradveil.capture.model import model_of
 from gradveil.capture.scenario import captured_scenario
 from gradveil.capture.simulated import simulate
@@ -112,16 +112,16 @@ def test_statistics_come_under_the_names_that_attacks_know() -> None:
 def test_match_is_one_for_the_picture_itself() -> None:
     seen, _ = observe_received(scene(), Defense())
     labels, found, loss = PRIVATE.labels, torch.ones(3, 1, dtype=torch.bool), torch.zeros(3)
-    exact = matches(seen, Reconstruction(images=PRIVATE.images, labels=labels, found=found, loss=loss))
+    exact = match_updates(seen, Reconstruction(images=PRIVATE.images, labels=labels, found=found, loss=loss))
     gray = torch.full_like(PRIVATE.images, 0.5)
-    wrong = matches(seen, Reconstruction(images=gray, labels=labels, found=found, loss=loss))
+    wrong = match_updates(seen, Reconstruction(images=gray, labels=labels, found=found, loss=loss))
     torch.testing.assert_close(exact, torch.ones(3), rtol=0, atol=1e-5)
     assert (wrong < 0.99).all()
 
 
 @pytest.mark.parametrize("told", ["", "precode:size=8", "precode:size=1000000000000", "precode:foo=1"])
 def test_the_model_has_the_bottleneck_that_was_sent_whatever_is_said_of_it(told: str) -> None:
-    capture = simulate(defense=DEFENSES["precode"](size=8), told=told)
+    capture = simulate(defense=DEFENSES["precode"](size=8), stated_defense=told)
     model = model_of(capture)
     assert all(torch.equal(value, capture.weights[name]) for name, value in model.state_dict().items())
 

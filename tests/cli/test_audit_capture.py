@@ -101,7 +101,9 @@ def test_the_wrong_pictures_never_show_that_nothing_leaks(undefended: Capture) -
 def test_a_told_defense_meets_both_attackers(undefended: Capture) -> None:
     from gradveil.defenses import DEFENSES
 
-    pruned = simulate(options={"size": 16}, labels=True, defense=DEFENSES["prune"](ratio=0.5), told="prune:ratio=0.5")
+    pruned = simulate(
+        options={"size": 16}, labels=True, defense=DEFENSES["prune"](ratio=0.5), stated_defense="prune:ratio=0.5"
+    )
     save("c.safetensors", pruned)
     quick = ["--attack", "dlg:steps=3,restarts=1", *QUICK[2:]]
     assert run("audit", "--capture", "c.safetensors", *PICTURES, *quick, "--out", "run") == 0
@@ -136,7 +138,10 @@ def test_what_does_not_go_together_is_refused(
 
 
 def test_another_size_than_that_of_the_bottleneck_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    save("c.safetensors", simulate(options={"size": 16}, defense=DEFENSES["precode"](size=8), told="precode:size=4"))
+    save(
+        "c.safetensors",
+        simulate(options={"size": 16}, defense=DEFENSES["precode"](size=8), stated_defense="precode:size=4"),
+    )
     assert run("capture", "show", "c.safetensors") == 0
     assert run("audit", "--capture", "c.safetensors", *PICTURES, *QUICK, "--out", "run") == 2
     assert capsys.readouterr().err.splitlines()[-1].endswith("the bottleneck of this model has 8, take size = 8")

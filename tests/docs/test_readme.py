@@ -15,8 +15,8 @@ from safetensors.torch import save_file
 
 from gradveil.audit.verdict.judge import Word
 from gradveil.cli import main
-from gradveil.config.effort import spend
-from gradveil.config.schema import Budget
+from gradveil.config.effort import apply_effort
+from gradveil.config.schema import Effort
 from gradveil.experiment.journal import read
 from gradveil.models import load_model
 
@@ -36,9 +36,9 @@ def clinic(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return desk
 
 
-def spend_little(budget: Budget, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def spend_little(budget: Effort, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The budget's choices, with hardly any steps."""
-    return {k: STEPS if k == "steps" else v for k, v in spend(budget, factory, options).items()}
+    return {k: STEPS if k == "steps" else v for k, v in apply_effort(budget, factory, options).items()}
 
 
 @pytest.mark.filterwarnings(

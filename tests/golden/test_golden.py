@@ -14,7 +14,6 @@ import pytest
 from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.controls import blinded
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
@@ -143,7 +142,7 @@ def decibels(cell: Cell, blind: bool = False, compute: Compute = DOUBLE) -> tupl
     name, options = cell.defense
     attack = ATTACKS[cell.attack](**cell.options)
     seen, truth = observe(scenario_of(cell), DEFENSES[name](**options), attack, Seed(0))
-    seen = blinded(seen, Seed(2)) if blind else seen
+    seen = blind(seen, Seed(2)) if blind else seen
     got, pictures = attack.reconstruct(seen, Seed(1), compute), truth.private.images
     assert got.loss.isfinite().all()
     blank = pictures.mean((-2, -1), keepdim=True).expand_as(pictures)

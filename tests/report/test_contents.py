@@ -10,14 +10,14 @@ from synthetic import SCENE, random_run, run_of, trial
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import judge
-from gradveil.audit.verdict.attack_summary import effort, prior, steps_and_restarts
+from gradveil.audit.verdict.attack_summary import describe_effort, describe_prior, steps_and_restarts
 from gradveil.core.errors import ConfigError
 from gradveil.core.interval import at_most
-from gradveil.report.assumptions import NOT_STATED, attacker, ledger
+from gradveil.report.assumptions import NOT_STATED, describe_attacker, list_assumptions
 from gradveil.report.blocks import blocks, control_cells
-from gradveil.report.claim import examined, pictures_needed
+from gradveil.report.claim import examine_claim, pictures_needed
 from gradveil.report.figures import AXIS_END, MANY, Strip, axis_of, looks_same, png_uri, strip
-from gradveil.report.not_tested import expires, not_tested
+from gradveil.report.not_tested import expiry_of, list_not_tested
 from gradveil.report.page import interval, number, percent
 
 FIFTEEN = (
@@ -141,7 +141,7 @@ def test_variations_say_what_changed_and_come_worst_first():
 
 
 def ledger_of(run: Run) -> dict[str, tuple[str, str]]:
-    return {line.name: (line.value, line.tag) for line in ledger(run, judge(run))}
+    return {line.name: (line.value, line.tag) for line in list_assumptions(run, judge(run))}
 
 
 def test_the_ledger_has_its_fifteen_fields_whatever_is_known():
@@ -183,21 +183,21 @@ def test_the_ledger_says_who_knows_which_defense():
         "oasis: known",
         "sign: two attackers, one who knows it and one who does not",
     }
-    assert attacker(run_of(config={"scenario": {"attacker": "eavesdropper"}})).startswith("An eavesdropper")
+    assert describe_attacker(run_of(config={"scenario": {"attacker": "eavesdropper"}})).startswith("An eavesdropper")
 
 
 def test_effort_and_prior_are_read_off_the_attack():
     assert steps_and_restarts({"name": "invertgrad"}) == (2400, 5)  # one restart for each TV weight
-    assert prior({"name": "dlg", "tv": 0.0}) == "none"
-    assert effort({"name": "linear"}) == "closed form, no search"
-    assert effort({"name": "from-elsewhere", "steps": 7, "restarts": 1}) == "7 steps, 1 restart"
-    assert effort({"name": "from-elsewhere"}) is None
-    assert prior({"name": "dlg", "unheard": 1}) is None
+    assert describe_prior({"name": "dlg", "tv": 0.0}) == "none"
+    assert describe_effort({"name": "linear"}) == "closed form, no search"
+    assert describe_effort({"name": "from-elsewhere", "steps": 7, "restarts": 1}) == "7 steps, 1 restart"
+    assert describe_effort({"name": "from-elsewhere"}) is None
+    assert describe_prior({"name": "dlg", "unheard": 1}) is None
 
 
 def gaps(*records, **rest) -> str:
     run = run_of(*records, **rest)
-    return " ".join(not_tested(run, judge(run)))
+    return " ".join(list_not_tested(run, judge(run)))
 
 
 def test_what_was_not_tested_follows_from_the_settings():
@@ -225,11 +225,11 @@ def test_what_was_varied_is_not_called_untested():
 def test_something_is_always_left_and_it_expires():
     for seed in range(10):
         run = random_run(seed)
-        told = not_tested(run, judge(run))
+        told = list_not_tested(run, judge(run))
         assert told[0].startswith("Attacks published after the day of this run (2026-11-16)")
         assert len(told) == len(set(told)) >= 5
-    assert expires(run_of(provenance={"finished": "2028-02-29T23:00:00+00:00"})) == "2029-02-28"
-    assert expires(run_of()) == expires(run_of(provenance={"finished": "tomorrow"})) == ""
+    assert expiry_of(run_of(provenance={"finished": "2028-02-29T23:00:00+00:00"})) == "2029-02-28"
+    assert expiry_of(run_of()) == expiry_of(run_of(provenance={"finished": "tomorrow"})) == ""
 
 
 @pytest.mark.parametrize("share", [0.5, 0.1, 0.05, 0.0295, 0.01, 0.001, 1e-6])
@@ -244,17 +244,17 @@ def test_a_claim_of_a_run_holds_for_every_judged_defense():
     records = [trial(str(i), 30.0, hit=1) for i in range(9)]
     records += [trial(str(i), 5.0, defense=d, attacker="adaptive") for d in ("d", "e") for i in range(20)]
     verdict = judge(run_of(*records, provenance={"scenarios": scenes, "gallery": 99}))
-    assert examined(verdict, 0.2).supported
-    assert not examined(verdict, 0.1).supported
-    assert {f.tally.defense for f in examined(verdict, 0.1).against} == {"d", "e"}
-    assert examined(verdict, 0.1).bound == at_most(0, 20)
+    assert examine_claim(verdict, 0.2).supported
+    assert not examine_claim(verdict, 0.1).supported
+    assert {f.tally.defense for f in examine_claim(verdict, 0.1).against} == {"d", "e"}
+    assert examine_claim(verdict, 0.1).bound == at_most(0, 20)
     with pytest.raises(ConfigError, match="claim"):
-        examined(verdict, 1.5)
+        examine_claim(verdict, 1.5)
 
 
 def test_a_run_that_leaks_supports_no_claim():
     run = run_of(trial("x", 30.0, hit=1), provenance={"scenarios": {"s": SCENE}, "gallery": 99})
-    assert not examined(judge(run), 0.999).supported
+    assert not examine_claim(judge(run), 0.999).supported
 
 
 @pytest.mark.parametrize(

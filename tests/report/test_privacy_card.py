@@ -13,7 +13,7 @@ from gradveil.audit.results import read_run
 from gradveil.config import build, load
 from gradveil.dp import epsilon
 from gradveil.report.build import render
-from gradveil.report.redact import redacted
+from gradveil.report.redact import redact_run
 
 CONFIG = """
 metrics = ["psnr"]
@@ -39,7 +39,7 @@ def test_an_audit_keeps_it_and_its_report_shows_it(tmp_path: Path) -> None:
     assert [set(told) for told in kept.values()] == [{"dpsgd"}]
     said = f"epsilon {by_hand.value:.4g}"
     found = read_run(tmp_path / "run")
-    for page in (render(found), render(redacted(found))):
+    for page in (render(found), render(redact_run(found))):
         assert page.count(f"<dd>{said}<small>vacuous; this round alone, RDP, delta 1e-05, an example in 1 noisy") == 1
 
 

@@ -13,10 +13,10 @@ from PIL import Image
 from safetensors.numpy import save_file
 from synthetic import CONFIG, PROVENANCE, SCENE, random_run, run_of, trial, write_run
 
-from gradveil.audit.verdict import as_json, judge
+from gradveil.audit.verdict import judge, to_json
 from gradveil.experiment.journal import encode, read
 from gradveil.report import read_run, write_report
-from gradveil.report.redact import LEFT_OUT, redacted
+from gradveil.report.redact import LEFT_OUT, redact_run
 
 CANARIES = {
     "client": "canary-client-anna",
@@ -108,8 +108,8 @@ def test_no_pixel_is_in_the_redacted_page(folder):
 
 
 def test_no_canary_is_in_the_redacted_verdict(folder):
-    run = redacted(read_run(folder))
-    told = json.dumps(as_json(run, judge(run)))
+    run = redact_run(read_run(folder))
+    told = json.dumps(to_json(run, judge(run)))
     assert not [name for name, text in CANARIES.items() if text in told]
 
 
@@ -123,28 +123,28 @@ def neutral(told: object) -> object:
 @pytest.mark.parametrize("seed", range(30))
 def test_the_verdict_of_a_redacted_run_is_the_same(seed):
     run = random_run(seed)
-    other = redacted(run)
-    assert neutral(as_json(run, judge(run), 0.05)) == neutral(as_json(other, judge(other), 0.05))
+    other = redact_run(run)
+    assert neutral(to_json(run, judge(run), 0.05)) == neutral(to_json(other, judge(other), 0.05))
 
 
 def test_what_differed_still_differs():
     """Two checkpoints have two names, and so the run was not made at a single stage."""
     scenes = {name: SCENE | {"name": name, "weights": f"/data/{name}.bin"} for name in ("b", "a")}
     run = run_of(trial("x", 5.0, scenario="a"), trial("x", 5.0, scenario="b"), provenance={"scenarios": scenes})
-    told = redacted(run).scenarios
+    told = redact_run(run).scenarios
     assert list(told) == ["scenario 2", "scenario 1"]  # in the order of the file, numbered in their own
     assert len({about["weights"] for about in told.values()}) == 2
-    assert judge(redacted(run)).flags == judge(run).flags
+    assert judge(redact_run(run)).flags == judge(run).flags
     assert "single-stage" not in judge(run).flags
 
 
 def test_an_untrained_model_stays_untrained():
     run = run_of(trial("x", 5.0), config={"scenario": {"weights": "", "model": "lenet", "batch_size": 4}})
-    assert redacted(run).scenario == {"weights": "", "model": "lenet", "batch_size": 4}
+    assert redact_run(run).scenario == {"weights": "", "model": "lenet", "batch_size": 4}
 
 
 def test_clients_are_numbered_in_the_order_of_the_journal():
-    hidden = redacted(run_of(trial("ann", None, reason="ann: bad"), trial("bob", 5.0), trial("ann", 7.0, attack="b")))
+    hidden = redact_run(run_of(trial("ann", None, reason="ann: bad"), trial("bob", 5.0), trial("ann", 7.0, attack="b")))
     assert [r.client for r in hidden.records] == ["client 1", "client 2", "client 1"]
     assert [r.reason for r in hidden.records] == [LEFT_OUT, "", ""]
     assert {r.key for r in hidden.records} == {""}
@@ -160,5 +160,5 @@ def test_the_numbers_stay(folder):
 def test_the_order_of_a_sequence_stays_so_that_nothing_seems_to_be_missing(folder: Path) -> None:
     run = read_run(folder)
     ordered = replace(run, provenance=dict(run.provenance) | {"order": ["dlg", "invertgrad"]})
-    assert redacted(ordered).provenance["order"] == ["dlg", "invertgrad"]
-    assert judge(redacted(ordered)).missing == judge(ordered).missing
+    assert redact_run(ordered).provenance["order"] == ["dlg", "invertgrad"]
+    assert judge(redact_run(ordered)).missing == judge(ordered).missing

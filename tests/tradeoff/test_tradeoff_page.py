@@ -107,6 +107,6 @@ def test_what_is_exact_does_not_press_the_others_together() -> None:
     )
     chart = plot(exact, "psnr")
     assert [mark.leakage for mark in chart.marks] == [60.0, 20.5]
-    assert "151.00" in chart.marks[0].said
+    assert "151.00" in chart.marks[0].tooltip
     assert "60 and above at 60" in chart.x
     assert "above" not in plot(example(), "psnr").x

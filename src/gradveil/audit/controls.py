@@ -13,14 +13,14 @@ from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Update
 
 
-def blinded(seen: Observation, seed: Seed) -> Observation:
+def blind(seen: Observation, seed: Seed) -> Observation:
     """The same round with noise of the same size for updates. What else the attacker knows stays: labels, model."""
     updates = [_noise(seen, client, seed.at(name)) for client, name in enumerate(seen.names)]
     return replace(
         seen,
         update={name: torch.stack([update[name] for update in updates]) for name in seen.update},
         statistics=None,
-        history=tuple(blinded(earlier, seed.at(number)) for number, earlier in enumerate(seen.history)),
+        history=tuple(blind(earlier, seed.at(number)) for number, earlier in enumerate(seen.history)),
     )
 
 

@@ -92,8 +92,8 @@ class Run:
 
     def privacy(self, scenario: str, defense: str) -> Mapping[str, str]:
         """What the noise of the audited round is worth; nothing where it cannot be accounted for."""
-        told = self.provenance.get("privacy")
-        of_scenario = told.get(scenario) if isinstance(told, Mapping) else None
+        table = self.provenance.get("privacy")
+        of_scenario = table.get(scenario) if isinstance(table, Mapping) else None
         found = of_scenario.get(defense) if isinstance(of_scenario, Mapping) else None
         return found if isinstance(found, Mapping) and {"said", "of"} <= found.keys() else {}
 
@@ -117,13 +117,13 @@ def read_run(folder: Path) -> Run:
     return Run(
         folder=folder,
         name=folder.resolve().name,
-        records=tuple(_scored_or_failed(record) for record in records),
-        config=_parsed(folder / "config.toml", tomllib.loads),
-        provenance=_checked(_parsed(folder / "provenance.json", json.loads), folder / "provenance.json"),
+        records=tuple(_validate_scores(record) for record in records),
+        config=_read_mapping(folder / "config.toml", tomllib.loads),
+        provenance=_check_provenance(_read_mapping(folder / "provenance.json", json.loads), folder / "provenance.json"),
     )
 
 
-def _checked(provenance: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
+def _check_provenance(provenance: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     """What a verdict computes with is of its type."""
     scenarios = provenance.get("scenarios", {})
     numbers = [provenance[key] for key in ("trials", "gallery") if provenance.get(key) is not None]
@@ -133,7 +133,7 @@ def _checked(provenance: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
     return provenance
 
 
-def _scored_or_failed(record: Record) -> Record:
+def _validate_scores(record: Record) -> Record:
     """A failed trial has no score, and a trial without a finite score has failed."""
     finite = {name: float(value) for name, value in record.scores.items() if math.isfinite(value)}
     if record.status == "ok" and finite:
@@ -141,7 +141,7 @@ def _scored_or_failed(record: Record) -> Record:
     return replace(record, status="failed", scores={}, reason=record.reason or "no finite score")
 
 
-def _parsed(path: Path, parse: Any) -> Mapping[str, Any]:
+def _read_mapping(path: Path, parse: Any) -> Mapping[str, Any]:
     try:
         found = parse(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

@@ -23,7 +23,7 @@ class Split:
     public: Batch | None
 
 
-def split(dataset: Dataset, clients: int, batch_size: int, largest: int = LARGEST_GALLERY) -> Split:
+def split_dataset(dataset: Dataset, clients: int, batch_size: int, largest: int = LARGEST_GALLERY) -> Split:
     """The first pictures are the victims, grouped in order; of the rest a fifth at most is public."""
     there, wanted = len(dataset.images), clients * batch_size
     if there < wanted:

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from gradveil.audit.controls import blinded, of_another
+from gradveil.audit.controls import blind, of_another
 from gradveil.audit.plan import Cell, clients_of
-from gradveil.audit.update_match import MATCH, matches
+from gradveil.audit.update_match import MATCH, match_updates
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
 from gradveil.core.observation import Observation, Truth
@@ -114,8 +114,8 @@ def file_of(cell: Cell, client: str) -> str:
 def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
     """The cell's own, and what comes free with it."""
     received, truth = _observe(cell)
-    blind = cell.control in ("prior", "random")
-    seen = blinded(received, cell.seed.at("blind", cell.scenario.name)) if blind else received
+    is_blind = cell.control in ("prior", "random")
+    seen = blind(received, cell.seed.at("blind", cell.scenario.name)) if is_blind else received
     got = cell.method.reconstruct(seen, cell.attacked, cell.compute)
     if truth is None:
         yield _match(cell, got, received)
@@ -134,7 +134,7 @@ def _observe(cell: Cell) -> tuple[Observation, Truth | None]:
 def _match(cell: Cell, got: Reconstruction, received: Observation) -> Attempt:
     """Without the originals: all that can be said is how well the reconstruction explains the update."""
     images = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
-    match = matches(received, got).unsqueeze(-1).expand(images.shape[:2])
+    match = match_updates(received, got).unsqueeze(-1).expand(images.shape[:2])
     return Attempt(
         cell=cell, got=got, truth=None, shown=images, scores={MATCH.name: match}, blank=None, over_blank=None
     )

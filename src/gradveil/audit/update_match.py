@@ -16,7 +16,7 @@ from gradveil.core.types import Batch, PerClient, Update
 MATCH = Facts(name="match", label="Match", digits=3)
 
 
-def matches(seen: Observation, got: Reconstruction) -> PerClient:
+def match_updates(seen: Observation, got: Reconstruction) -> PerClient:
     """Cosine between the update of the reconstruction, were it trained on, and the one received. 1 is the same.
 
     A high match is no proof: several pictures can have nearly the same update.

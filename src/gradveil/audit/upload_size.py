@@ -26,7 +26,7 @@ def _sizes(
         try:
             sent = _update(scenario, defense, attack, seed.at("observe", scenario.name, label))
             yield label, encoded_size(sent, bucket=defense.scale_group)
-        except Exception:  # what fails here fails in every trial too, and there it is told
+        except Exception:  # what fails here fails in every trial too, and there it is reported
             continue
 
 

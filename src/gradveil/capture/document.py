@@ -25,7 +25,7 @@ NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
 CHOICES = {"batchnorm": get_args(BatchNorm), "loss": get_args(Loss)}
 
 
-def written(capture: Capture) -> str:
+def format_document(capture: Capture) -> str:
     """The document as text. A number that JSON cannot write, such as the loss of a client that diverged, is null."""
     metrics = {c: {k: v if math.isfinite(v) else None for k, v in m.items()} for c, m in capture.metrics.items()}
     content = {
@@ -45,7 +45,7 @@ def written(capture: Capture) -> str:
     return json.dumps(content, sort_keys=True, allow_nan=False)
 
 
-def parsed(text: str, where: str) -> dict[str, Any]:
+def parse_document(text: str, where: str) -> dict[str, Any]:
     """The arguments of `Capture` that the document gives."""
     found = _table(_json(text, where), where)
     if missing := sorted(NEEDED - set(found)):
@@ -53,8 +53,8 @@ def parsed(text: str, where: str) -> dict[str, Any]:
     if strange := sorted(set(found) - KEYS):
         raise unknown("key", strange[0][:60], KEYS, where)
     if type(found["version"]) is not int or found["version"] != VERSION:
-        told = str(found["version"])[:20]
-        raise ConfigError(f"{where}: version: is {told}, this gradveil reads {VERSION}, save it again")
+        got = str(found["version"])[:20]
+        raise ConfigError(f"{where}: version: is {got}, this gradveil reads {VERSION}, save it again")
     shape = _shape(found["shape"], f"{where}: shape")
     return {
         "round": whole(found["round"], f"{where}: round", 0, 2**31),
@@ -84,8 +84,8 @@ def _refuse_constant(name: str) -> None:
 
 def whole(value: Any, where: str, least: int, most: int) -> int:
     if type(value) is not int or not least <= value <= most:
-        told = str(value)[:40]
-        raise ConfigError(f"{where}: expected a whole number from {least} to {most:,}, got {told}, correct it")
+        got = str(value)[:40]
+        raise ConfigError(f"{where}: expected a whole number from {least} to {most:,}, got {got}, correct it")
     return value
 
 

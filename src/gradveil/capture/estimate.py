@@ -14,13 +14,13 @@ from gradveil.core.server import observe_received
 from gradveil.engine.estimate_training import estimate_training
 
 
-def estimated_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
+def estimate_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
     """In words. Clients with the fewest pictures tell most; a defense misleads it."""
     least = min(count or 1 for count in capture.examples.values())
     clients = [client for client, count in capture.examples.items() if (count or 1) == least]
-    told = all(client in capture.labels for client in clients)
+    are_known = all(client in capture.labels for client in clients)
     count = least * capture.aggregate
-    scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=told)
+    scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=are_known)
     seen, _ = observe_received(scenario, Defense())
     unknown = replace(capture.training, steps=1, rate=1.0)
     _, (note,) = estimate_training(replace(seen, training=unknown, training_known=False), compute)

@@ -70,9 +70,9 @@ def _check_weights(weights: Mapping[str, Described], where: str) -> None:
             raise ConfigError(f"{where}: {WEIGHTS}/{name}: is of type {one.dtype}, save it as F32")
 
 
-def _check_clients(found: Sorted, told: set[str], where: str) -> None:
+def _check_clients(found: Sorted, listed: set[str], where: str) -> None:
     updates = set(found[UPDATES])
-    if strange := sorted(updates ^ told):
+    if strange := sorted(updates ^ listed):
         has, has_not = ("an update", "number in examples") if strange[0] in updates else ("a number", "update")
         raise ConfigError(f"{where}: examples: {strange[0]} has {has} but no {has_not}, name each client in both")
     for kind in (STATISTICS, LABELS):
@@ -85,8 +85,8 @@ def _check_update(update: Mapping[str, Described], weights: Mapping[str, Describ
         if name not in weights:
             raise ConfigError(f"{where}/{name}: no weight is called so, {nearest(name, one.shape, weights)}")
         if one.shape != weights[name].shape:
-            told = f"{short(one.shape)}, the weight has {short(weights[name].shape)}"
-            raise ConfigError(f"{where}/{name}: has the shape {told}, save one update for each client, unstacked")
+            problem = f"{short(one.shape)}, the weight has {short(weights[name].shape)}"
+            raise ConfigError(f"{where}/{name}: has the shape {problem}, save one update for each client, unstacked")
         if one.dtype not in FLOATS:
             raise ConfigError(f"{where}/{name}: is of type {one.dtype}, save it as F32")
 
@@ -95,8 +95,8 @@ def _check_same(updates: Mapping[str, Mapping[str, Described]], where: str) -> N
     first, *others = updates
     for other in others:
         if strange := sorted(set(updates[first]) ^ set(updates[other])):
-            told = f"{strange[0]} is in the update of only one of {first} and {other}"
-            raise ConfigError(f"{where}: {UPDATES}/{other}: {told}, save the same parameters for all")
+            problem = f"{strange[0]} is in the update of only one of {first} and {other}"
+            raise ConfigError(f"{where}: {UPDATES}/{other}: {problem}, save the same parameters for all")
 
 
 def _check_statistics(statistics: Mapping[str, Described], weights: Mapping[str, Described], where: str) -> None:

@@ -56,20 +56,20 @@ def _check_names(own: Mapping[str, Tensor], sent: Mapping[str, Tensor], where: s
     for name, tensor in sent.items():
         if name not in own:
             if name.startswith("normalize."):
-                told = "the weights hold constants and the capture says null, add them"
-                raise ConfigError(f"{where}: normalization: {told}")
+                problem = "the weights hold constants and the capture says null, add them"
+                raise ConfigError(f"{where}: normalization: {problem}")
             raise ConfigError(
                 f"{where}: weights/{name}: the model has no such layer, {nearest(name, own_shape(tensor), own)}"
             )
         if tensor.shape != own[name].shape:
-            told = f"{short(tensor.shape)}, the model has {short(own[name].shape)}"
-            raise ConfigError(f"{where}: weights/{name}: has the shape {told}, give the model it was made with")
+            problem = f"{short(tensor.shape)}, the model has {short(own[name].shape)}"
+            raise ConfigError(f"{where}: weights/{name}: has the shape {problem}, give the model it was made with")
     for name, tensor in own.items():
         if name not in sent:
             if name.startswith("normalize."):
                 raise ConfigError(f"{where}: normalization: the weights hold no such constants, set it to null")
-            told = nearest(name, own_shape(tensor), {n: t for n, t in sent.items() if n not in own})
-            raise ConfigError(f"{where}: weights/{name}: is missing, {told}")
+            problem = nearest(name, own_shape(tensor), {n: t for n, t in sent.items() if n not in own})
+            raise ConfigError(f"{where}: weights/{name}: is missing, {problem}")
 
 
 def own_shape(tensor: Tensor) -> tuple[int, ...]:
@@ -83,5 +83,5 @@ def _check_parameters(model: nn.Module, capture: Capture, where: str | Path) -> 
     if missing := [name for name in trained if name not in update]:
         raise ConfigError(f"{where}: updates/{client}/{missing[0]}: is missing, save every trained parameter")
     if strange := [name for name in update if name not in trained]:
-        told = "is a buffer and no trained parameter, put it under statistics/"
-        raise ConfigError(f"{where}: updates/{client}/{strange[0]}: {told}")
+        problem = "is a buffer and no trained parameter, put it under statistics/"
+        raise ConfigError(f"{where}: updates/{client}/{strange[0]}: {problem}")

@@ -15,7 +15,7 @@ from gradveil.data.photos import photos
 CLIENTS = 4
 
 
-def stand_in(capture: Capture, model: nn.Module) -> Scenario | None:
+def positive_control(capture: Capture, model: nn.Module) -> Scenario | None:
     """Undefended clients with one photograph each, played on the model as sent; None if photographs do not fit it."""
     channels, height, width = capture.shape
     if channels not in (1, 3):

@@ -20,7 +20,7 @@ ZERO_SUM = 1e-3
 
 
 def check_capture(capture: Capture, model: nn.Module, where: str | Path = "capture") -> list[str]:
-    """What is surely wrong raises; what is only strange is told."""
+    """What is surely wrong raises; what is only strange is problem."""
     _check_aggregate(capture, where)
     for client, update in capture.updates.items():
         here = f"{where}: updates/{client}"
@@ -37,8 +37,8 @@ def _check_aggregate(capture: Capture, where: str | Path) -> None:
     first, *others = capture.updates.items()
     for client, update in others:
         if all(torch.equal(update[name], tensor) for name, tensor in first[1].items()):
-            told = f"is the update of {first[0]} too: what the server sees is their sum, not each client's"
-            raise ConfigError(f"{where}: updates/{client}: {told}, save it once with aggregate = number of clients")
+            problem = f"is the update of {first[0]} too: what the server sees is their sum, not each client's"
+            raise ConfigError(f"{where}: updates/{client}: {problem}, save it once with aggregate = number of clients")
 
 
 def _check_weights(update: Mapping[str, Tensor], weights: Mapping[str, Tensor], here: str) -> None:
@@ -46,8 +46,8 @@ def _check_weights(update: Mapping[str, Tensor], weights: Mapping[str, Tensor], 
     ratio = float(length(list(update.values())) / length(list(sent.values())).clamp_min(1e-300))
     angle = cosine(update, sent)
     if abs(angle) > LIKE_WEIGHTS and AS_LONG[0] < ratio < AS_LONG[1]:
-        told = f"looks like weights, not like an update (cosine {angle:.3f} with the weights sent)"
-        raise ConfigError(f"{here}: {told}, save w_sent - w_after")
+        problem = f"looks like weights, not like an update (cosine {angle:.3f} with the weights sent)"
+        raise ConfigError(f"{here}: {problem}, save w_sent - w_after")
 
 
 def _check_sign(capture: Capture, model: nn.Module, client: str, here: str) -> None:
@@ -59,8 +59,8 @@ def _check_sign(capture: Capture, model: nn.Module, client: str, here: str) -> N
     values = capture.updates[client][bias].double()
     balanced = float(values.sum().abs()) < ZERO_SUM * float(values.abs().sum())
     if balanced and int((values > 0).sum()) <= count and int((values < 0).sum()) >= classes - count:
-        told = f"its sign is flipped: {bias} grows for the labels, as w_after - w_sent would"
-        raise ConfigError(f"{here}/{bias}: {told}, save w_sent - w_after")
+        problem = f"its sign is flipped: {bias} grows for the labels, as w_after - w_sent would"
+        raise ConfigError(f"{here}/{bias}: {problem}, save w_sent - w_after")
 
 
 def last_bias(model: nn.Module) -> str | None:
@@ -78,8 +78,8 @@ def _check_statistics(capture: Capture, client: str, here: str) -> None:
     for name, tensor in capture.statistics.get(client, {}).items():
         sent = capture.weights[buffer_of(name)]
         if tensor.is_floating_point() and not torch.allclose(tensor, sent.to(tensor.dtype), rtol=1e-4, atol=1e-6):
-            told = f"is {capture.training.batchnorm}, but {client} sent other statistics of {name} than it got"
-            raise ConfigError(f"{here}: {told}, say batch-shared")
+            problem = f"is {capture.training.batchnorm}, but {client} sent other statistics of {name} than it got"
+            raise ConfigError(f"{here}: {problem}, say batch-shared")
 
 
 def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:

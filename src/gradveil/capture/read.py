@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradveil.capture.document import parsed
+from gradveil.capture.document import parse_document
 from gradveil.capture.format import (
     CAPTURE,
     DOCUMENT,
@@ -47,7 +47,7 @@ def read_outline(path: str | Path) -> Outline:
     """The beginning of the file, checked, or a `ConfigError` that names the field."""
     path = Path(path)
     header = _checked_header(path)
-    document = parsed(header.metadata[DOCUMENT], f"{path}: {DOCUMENT}")
+    document = parse_document(header.metadata[DOCUMENT], f"{path}: {DOCUMENT}")
     described = {name: Described(one.dtype, one.shape) for name, one in header.tensors.items()}
     return Outline(document=document, places=check_layout(described, document, str(path)), header=header)
 
@@ -128,6 +128,6 @@ def _check_labels(labels: Tensor, classes: int, where: str) -> None:
 
 def _check_hash(path: Path, metadata: Mapping[str, Any], lines: Mapping[str, str]) -> None:
     """Of a capture that carries one: whoever writes the format by hand may leave it out."""
-    told = metadata.get(HASH)
-    if told is not None and told != fingerprint(metadata[DOCUMENT], lines):
+    stated = metadata.get(HASH)
+    if stated is not None and stated != fingerprint(metadata[DOCUMENT], lines):
         raise ConfigError(f"{path}: {HASH}: the content was changed after it was written, get the file again")

@@ -40,11 +40,11 @@ class Replay:
     pattern: str = ""  # what a defense leaves behind, where one seems to have been at work
 
     @property
-    def told(self) -> str:
-        said = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
+    def summary(self) -> str:
+        found = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
         if self.fits:
-            said += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
-        return f"{said}; a defense may have been at work: {self.pattern}" if self.pattern else said
+            found += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
+        return f"{found}; a defense may have been at work: {self.pattern}" if self.pattern else found
 
 
 def replay(
@@ -57,7 +57,7 @@ def replay(
     """
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
     allowed = tolerance(capture, client)
-    own = trained(model, batch, capture.training)
+    own = train_once(model, batch, capture.training)
     error, angle = relative_error(update, own), cosine(own, update)
     if error <= allowed or _defended(model, batch, capture.training, defense, update, allowed):
         return Replay(status="reproduced", error=error, cosine=angle)
@@ -82,7 +82,7 @@ def tolerance(capture: Capture, client: str) -> float:
     return max(HALF if half else TOLERANCE, lost)
 
 
-def trained(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
+def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
     client = in_client_mode(model, training)
     return local_update(client, parameters_of(client), batch, training, defense or Defense(), Seed().rng())
 
@@ -98,7 +98,7 @@ def _defended(
     """Whether the defense that was told leads there: one that draws at random never does."""
     if defense is None or defense.is_none:
         return False
-    return relative_error(update, trained(model, batch, training, defense)) <= allowed
+    return relative_error(update, train_once(model, batch, training, defense)) <= allowed
 
 
 def _explains_best(
@@ -113,7 +113,7 @@ def _explains_best(
     if len(starts) < FEWEST_DECOYS:
         return False
     others = (Batch(decoys.images[start : start + count], batch.labels) for start in starts)
-    return all(cosine(trained(model, other, training), update) < angle for other in others)
+    return all(cosine(train_once(model, other, training), update) < angle for other in others)
 
 
 def explanations(
@@ -122,7 +122,7 @@ def explanations(
     """One thing changed at a time, and the relative error that is left."""
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
     training = capture.training
-    own = trained(model, batch, training)
+    own = train_once(model, batch, training)
     yield "its sign is flipped", relative_error({name: -u for name, u in update.items()}, own)
     after = {name: capture.weights[name].float() - u for name, u in update.items()}
     yield "weights were saved in its place", relative_error(after, own)
@@ -131,9 +131,9 @@ def explanations(
     if factor > 0:
         yield f"it is multiplied by {factor:.4g} (rate, or a sum in place of a mean)", relative_error(update, scaled)
     for name, change in _inputs(model, batch, constants):
-        yield name, relative_error(update, trained(*change(), training))
+        yield name, relative_error(update, train_once(*change(), training))
     for name, other in _trainings(model, training):
-        yield name, relative_error(update, trained(model, batch, other))
+        yield name, relative_error(update, train_once(model, batch, other))
 
 
 def _inputs(

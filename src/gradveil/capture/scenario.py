@@ -30,11 +30,11 @@ def captured_scenario(
     public: Batch | None = None,
 ) -> Scenario:
     """Clients of a capture with as many pictures each. Without `private` nobody knows what the pictures were."""
-    told = stacked_labels(capture, clients)
+    labels = stack_labels(capture, clients)
     received = Received(
         update=stack_by_name([capture.updates[client] for client in clients]),
         statistics=_statistics(capture, clients),
-        labels=told if told is not None or private is None else private.labels,
+        labels=labels if labels is not None or private is None else private.labels,
         has_truth=private is not None,
     )
     return Scenario(
@@ -51,14 +51,14 @@ def captured_scenario(
     )
 
 
-def stacked_labels(capture: Capture, clients: Sequence[str]) -> Labels | None:
-    """Soft, [client, example, class]; None unless the server was told those of all."""
+def stack_labels(capture: Capture, clients: Sequence[str]) -> Labels | None:
+    """Soft, [client, example, class]; None unless the server knows those of all."""
     if not all(client in capture.labels for client in clients):
         return None
-    return torch.stack([soft(capture.labels[client], capture.classes) for client in clients])
+    return torch.stack([soften(capture.labels[client], capture.classes) for client in clients])
 
 
-def soft(labels: Tensor, classes: int) -> Labels:
+def soften(labels: Tensor, classes: int) -> Labels:
     if labels.is_floating_point():
         return labels.float()
     return F.one_hot(labels.long(), classes).float()

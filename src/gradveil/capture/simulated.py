@@ -30,11 +30,11 @@ def simulate(
     examples: int = 1,
     training: LocalTraining = FEDSGD,
     defense: Defense = NO_DEFENSE,
-    told: str = "",
+    stated_defense: str = "",
     labels: bool = False,
     seed: int = 0,
 ) -> Capture:
-    """The round of clients that hold the first pictures of the data. `told`: the defense as a client would name it."""
+    """The round of clients that hold the first pictures of the data. `stated_defense`: as a client would name it."""
     pictures = data.load(dataset, **{"limit": clients * examples, **(options or {})})
     shape, classes = pictures.shape, pictures.targets.shape[1]
     plain = MODELS[model](classes=classes, shape=shape, seed=seed, mean=pictures.mean, std=pictures.std)
@@ -56,7 +56,7 @@ def simulate(
         classes=classes,
         normalization=(tuple(map(float, pictures.mean)), tuple(map(float, pictures.std))),
         model=model,
-        defense=told,
+        defense=stated_defense,
         labels=own if labels else {},
         producer="gradveil.capture.simulate",
     )

@@ -1,4 +1,4 @@
-"""Which pictures the captured clients hold: as they are told, in the order of the data, or found by trying each."""
+"""Which pictures the captured clients hold: as they are given, in the order of the data, or found by trying each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradveil.audit.split import LARGEST_GALLERY, LARGEST_PUBLIC
 from gradveil.capture.format import Capture
-from gradveil.capture.replay import relative_error, search, tolerance, trained
+from gradveil.capture.replay import relative_error, search, tolerance, train_once
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
@@ -29,13 +29,13 @@ class Found:
 
 
 def find(
-    capture: Capture, model: nn.Module, groups: Mapping[int, Sequence[str]], dataset: Dataset, told: Sequence[int] = ()
+    capture: Capture, model: nn.Module, groups: Mapping[int, Sequence[str]], dataset: Dataset, given: Sequence[int] = ()
 ) -> Found:
-    """Rows that are told are taken; otherwise the first ones and, for a client with one picture, the one that fits."""
+    """Rows that are given are taken; otherwise the first ones and, for a client with one picture, the one that fits."""
     counts = {client: count for count, clients in groups.items() for client in clients}
-    rows = _told(counts, dataset, told) if told else _in_order(counts, dataset)
-    if not told:
-        rows = {client: _searched(capture, model, client, own, dataset) for client, own in rows.items()}
+    rows = _check_rows(counts, dataset, given) if given else _in_order(counts, dataset)
+    if not given:
+        rows = {client: _search(capture, model, client, own, dataset) for client, own in rows.items()}
     used = {row for own in rows.values() for row in own}
     rest = torch.tensor([row for row in range(len(dataset.images)) if row not in used], dtype=torch.long)
     public = rest[len(rest) - min(LARGEST_PUBLIC, len(rest) // 5) :] if len(rest) >= 5 else rest[:0]
@@ -48,16 +48,16 @@ def find(
     )
 
 
-def _told(counts: Mapping[str, int], dataset: Dataset, told: Sequence[int]) -> dict[str, list[int]]:
+def _check_rows(counts: Mapping[str, int], dataset: Dataset, given: Sequence[int]) -> dict[str, list[int]]:
     needed, last = sum(counts.values()), len(dataset.images) - 1
-    strange = [row for row in told if not 0 <= row <= last]
-    if len(told) != needed or strange:
-        got = f"{strange[0]}" if strange else f"{len(told)}"
+    strange = [row for row in given if not 0 <= row <= last]
+    if len(given) != needed or strange:
+        got = f"{strange[0]}" if strange else f"{len(given)}"
         raise ConfigError(
             f"--pictures: expected {needed} rows from 0 to {last}, client after client in the order "
             f"{', '.join(list(counts)[:5])}, got {got}"
         )
-    dealt = _dealt(counts, list(told))
+    dealt = _deal(counts, list(given))
     for client, own in dealt.items():
         if len(set(own)) < len(own):
             raise ConfigError(f"--pictures: {client} is given a row twice, name {len(own)} different ones")
@@ -68,10 +68,10 @@ def _in_order(counts: Mapping[str, int], dataset: Dataset) -> dict[str, list[int
     needed = sum(counts.values())
     if len(dataset.images) < needed:
         raise ConfigError(f"--data: has {len(dataset.images)} pictures, the captured clients hold {needed}, give all")
-    return _dealt(counts, list(range(needed)))
+    return _deal(counts, list(range(needed)))
 
 
-def _dealt(counts: Mapping[str, int], rows: list[int]) -> dict[str, list[int]]:
+def _deal(counts: Mapping[str, int], rows: list[int]) -> dict[str, list[int]]:
     found, first = {}, 0
     for client, count in counts.items():
         found[client] = rows[first : first + count]
@@ -79,7 +79,7 @@ def _dealt(counts: Mapping[str, int], rows: list[int]) -> dict[str, list[int]]:
     return found
 
 
-def _searched(capture: Capture, model: nn.Module, client: str, rows: list[int], dataset: Dataset) -> list[int]:
+def _search(capture: Capture, model: nn.Module, client: str, rows: list[int], dataset: Dataset) -> list[int]:
     """As it lies in the data, unless another picture of a client with one reproduces the update and that does not.
 
     The best of many that does not reproduce it would look right by being the best.
@@ -91,6 +91,6 @@ def _searched(capture: Capture, model: nn.Module, client: str, rows: list[int], 
 
 
 def _fits(capture: Capture, model: nn.Module, client: str, rows: list[int], dataset: Dataset) -> bool:
-    own = trained(model, Batch(dataset.images[rows], dataset.targets[rows]), capture.training)
+    own = train_once(model, Batch(dataset.images[rows], dataset.targets[rows]), capture.training)
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
     return relative_error(update, own) <= tolerance(capture, client)

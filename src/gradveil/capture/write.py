@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import save as to_bytes
 from torch import Tensor
 
-from gradveil.capture.document import parsed, written
+from gradveil.capture.document import format_document, parse_document
 from gradveil.capture.format import CAPTURE, DOCUMENT, HASH, KIND, Capture, digest, fingerprint
 from gradveil.capture.layout import LARGEST, Described, check_layout
 from gradveil.capture.read import TYPES
@@ -23,9 +23,9 @@ def save(path: str | Path, capture: Capture) -> Path:
     """The capture as a safetensors file, 0600, whole or not at all."""
     path = Path(path)
     tensors = {name: _plain(tensor, f"{path}: {name}") for name, tensor in capture.tensors().items()}
-    document = written(replace(capture, shape=tuple(capture.shape)))
+    document = format_document(replace(capture, shape=tuple(capture.shape)))
     described = {name: Described(CODES[one.dtype], tuple(one.shape)) for name, one in tensors.items()}
-    check_layout(described, parsed(document, f"{path}: {DOCUMENT}"), str(path))
+    check_layout(described, parse_document(document, f"{path}: {DOCUMENT}"), str(path))
     if sum(tensor.nbytes for tensor in tensors.values()) > LARGEST - 2**24:
         raise ConfigError(f"{path}: more than {LARGEST:,} bytes, save fewer clients in one capture")
     metadata = {KIND: CAPTURE, DOCUMENT: document, HASH: hash_of(document, tensors)}
@@ -35,7 +35,9 @@ def save(path: str | Path, capture: Capture) -> Path:
 
 def content_hash(capture: Capture) -> str:
     """The SHA-256 that `save` would write into the file. One tensor after another: many clients are much memory."""
-    return fingerprint(written(capture), {name: _digest(_plain(t, name)) for name, t in capture.tensors().items()})
+    return fingerprint(
+        format_document(capture), {name: _digest(_plain(t, name)) for name, t in capture.tensors().items()}
+    )
 
 
 def hash_of(document: str, tensors: dict[str, Tensor]) -> str:

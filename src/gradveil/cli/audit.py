@@ -260,12 +260,12 @@ class Output:
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
     from gradveil.audit.audit import run_audit
     from gradveil.config import build
-    from gradveil.config.checkpoint import on_changed_model
+    from gradveil.config.checkpoint import describe_changed_model
     from gradveil.experiment.progress import for_stream
     from gradveil.report.conclude import conclude
 
     audit = build(config)
-    if not output.quiet and (note := on_changed_model(audit.scenario.model, audit.defenses)):
+    if not output.quiet and (note := describe_changed_model(audit.scenario.model, audit.defenses)):
         print(note, file=sys.stderr)
     run_audit(audit, folder, compute, for_stream(output.quiet))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
@@ -276,13 +276,13 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
 
 def print_verdict(verdict: Verdict, folder: Path, output: Output) -> None:
     from gradveil.audit.results import read_run
-    from gradveil.audit.verdict import as_json
+    from gradveil.audit.verdict import to_json
     from gradveil.report.terminal import sentences, tables
 
     report = folder / "report.html"
     if output.as_json:
         places = {"folder": str(folder), "report": str(report)}
-        typer.echo(json.dumps(places | as_json(read_run(folder), verdict, output.claim), indent=2))
+        typer.echo(json.dumps(places | to_json(read_run(folder), verdict, output.claim), indent=2))
     elif not output.quiet:
         for title, columns, rows in tables(verdict.cells):
             if title:

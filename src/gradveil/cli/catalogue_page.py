@@ -94,10 +94,10 @@ def format_value(default: Any) -> str:
 
 def effort_of(name: str, budget: Any) -> str:
     """Steps x restarts of an attack in a budget."""
-    from gradveil.config.effort import spend
+    from gradveil.config.effort import apply_effort
 
     factory = table("attacks")[name]
-    attack: Any = factory(**spend(budget, factory, {}))
+    attack: Any = factory(**apply_effort(budget, factory, {}))
     steps, restarts = getattr(attack, "steps", None), getattr(attack, "restarts", None)
     if steps is None or restarts is None:
         return "its stages" if hasattr(attack, "stages") else "closed form"

@@ -59,5 +59,5 @@ def reproduce_cell(
             comparison = reproduce(folder, trial, checked, model)
     finally:
         shown.end()
-    typer.echo(comparison.told)
+    typer.echo(comparison.summary)
     raise typer.Exit(0 if comparison.agrees else 1)

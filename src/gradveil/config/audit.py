@@ -11,7 +11,7 @@ from gradveil.audit.audit import run_audit
 from gradveil.audit.verdict import Verdict
 from gradveil.config.build import build
 from gradveil.config.load import from_tables
-from gradveil.config.schema import AuditConfig, Budget, Scalar
+from gradveil.config.schema import AuditConfig, Effort, Scalar
 from gradveil.core.choice import parse_choices
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
@@ -42,7 +42,7 @@ def audit(
     batchnorm: BatchNorm | None = None,
     labels: Literal["known", "inferred"] | None = None,
     attacker: Literal["eavesdropper", "curious", "malicious"] | None = None,
-    budget: Budget | None = None,
+    budget: Effort | None = None,
     seed: int | None = None,
     compute: Compute = Compute(),
     progress: Progress | None = None,

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
-from gradveil.audit.split import Split, split
-from gradveil.config.checkpoint import trained
+from gradveil.audit.split import Split, split_dataset
+from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.resolve import is_user_model, resolve
@@ -39,7 +39,7 @@ def build(config: AuditConfig) -> Audit:
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = _most(config, "batch_size") * _most(config, "aggregate")
-    parts = split(dataset, config.scenario.images, largest, config.gallery)
+    parts = split_dataset(dataset, config.scenario.images, largest, config.gallery)
     defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
     scenario = scenario_of(config.scenario, dataset, parts, defenses)
     return Audit(
@@ -78,7 +78,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split, defenses
     return Scenario(
         name=name_of(config),
         model=model_of(config, dataset, defenses),
-        private=Batch(*(_grouped(x, config) for x in parts.victims)),
+        private=Batch(*(_group(x, config) for x in parts.victims)),
         names=parts.names,
         public=parts.public,
         trained=bool(config.weights),
@@ -102,7 +102,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split, defenses
     )
 
 
-def _grouped(victims: Tensor, config: ScenarioConfig) -> Tensor:
+def _group(victims: Tensor, config: ScenarioConfig) -> Tensor:
     """The first victims, in groups of this scenario's size: the same pictures whatever else is varied."""
     group = (config.images, config.batch_size * config.aggregate)
     return victims.flatten(0, 1)[: group[0] * group[1]].unflatten(0, group)
@@ -143,7 +143,7 @@ def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, De
         constants = {"mean": dataset.mean, "std": dataset.std}
         model = MODELS[config.model](classes=classes, shape=shape, seed=config.model_seed, **constants)
     if config.weights:
-        return trained(model, Path(config.weights), defenses or {})
+        return load_checkpoint(model, Path(config.weights), defenses or {})
     return model
 
 
@@ -154,9 +154,9 @@ def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
         with torch.no_grad(), weights_from(0):
             logits = model.eval()(dataset.images[:1])
     except Exception as error:
-        told = " ".join(str(error).split())[:300]
+        reason = " ".join(str(error).split())[:300]
         raise ConfigError(
-            f"{spec}: cannot take a picture of {dataset.shape}, {type(error).__name__}: {told}"
+            f"{spec}: cannot take a picture of {dataset.shape}, {type(error).__name__}: {reason}"
         ) from error
     if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
         got = f"a tensor of {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__

@@ -21,7 +21,7 @@ ATTACKERS = ("eavesdropper", "curious")
 KEPT = {"weights": "", "rounds": 1, "encodings": "hidden", "training": "known", "model_seed": 0}
 
 
-def settled(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
+def settle(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
     """The raw tables with what their capture says filled in. Without a capture they are as they were."""
     scenario = raw.get("scenario")
     if not isinstance(scenario, Mapping) or not scenario.get("capture"):

@@ -15,7 +15,7 @@ from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
 from gradveil.capture.format import Capture
 from gradveil.capture.model import model_of
-from gradveil.capture.positive_control import stand_in
+from gradveil.capture.positive_control import positive_control
 from gradveil.capture.preflight import check_capture
 from gradveil.capture.read import load
 from gradveil.capture.replay import Replay, replay
@@ -51,7 +51,7 @@ class Case:
 
 def build_captured(config: AuditConfig) -> Audit:
     """Nothing is written. Clients with as many pictures make a scenario each, the fewest first."""
-    case = opened(config)
+    case = open_case(config)
     dataset = _dataset(config, case.capture)
     found = None if dataset is None else find(case.capture, case.model, case.groups, dataset, config.scenario.pictures)
     if found is not None:
@@ -75,12 +75,12 @@ def build_captured(config: AuditConfig) -> Audit:
         seed=config.seed,
         gallery=gallery,
         settings=to_tables(config),
-        stand_in=stand_in(case.capture, case.model) if found is None else None,
+        stand_in=positive_control(case.capture, case.model) if found is None else None,
         origin={"capture": _origin(case, replays)},
     )
 
 
-def opened(config: AuditConfig) -> Case:
+def open_case(config: AuditConfig) -> Case:
     """The capture, checked against its model."""
     path = Path(config.scenario.capture)
     capture = load(path)
@@ -101,15 +101,15 @@ def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
         return None
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:
-        told = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
-        raise ConfigError(f"--data: has {told}, the capture says {capture.shape} in {capture.classes}, give its own")
+        got = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
+        raise ConfigError(f"--data: has {got}, the capture says {capture.shape} in {capture.classes}, give its own")
     return dataset
 
 
 def _replays(case: Case, found: Found, dataset: Dataset | None, defenses: Sequence[Defense]) -> dict[str, Replay]:
-    told = next((defense for defense in defenses if not defense.is_none), None)
+    stated = next((defense for defense in defenses if not defense.is_none), None)
     constants = None if dataset is None else (tuple(dataset.mean), tuple(dataset.std))
-    more = {"defense": told, "decoys": found.public, "constants": constants}
+    more = {"defense": stated, "decoys": found.public, "constants": constants}
     return {client: replay(case.capture, case.model, client, batch, **more) for client, batch in found.batches.items()}
 
 
@@ -165,5 +165,5 @@ def _origin(case: Case, replays: Mapping[str, Replay]) -> dict[str, Any]:
         "told_defense": capture.defense,
         "examples": dict(capture.examples),
         "notes": list(case.notes),
-        "replay": {client: one.told for client, one in replays.items()},
+        "replay": {client: one.summary for client, one in replays.items()},
     }

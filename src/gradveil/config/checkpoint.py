@@ -14,7 +14,7 @@ from gradveil.models import load_weights
 from gradveil.models.weights import OtherModelError
 
 
-def trained(model: nn.Module, path: Path, defenses: Mapping[str, Defense]) -> nn.Module:
+def load_checkpoint(model: nn.Module, path: Path, defenses: Mapping[str, Defense]) -> nn.Module:
     """The model with the file's weights, changed by a defense if that is what they are of.
 
     `Defense.model` leaves a model as it is that holds the change already, so what was trained is what is audited.
@@ -22,11 +22,11 @@ def trained(model: nn.Module, path: Path, defenses: Mapping[str, Defense]) -> nn
     try:
         load_weights(model, path)
     except OtherModelError as error:
-        return _changed(model, path, defenses, error)
+        return _load_changed(model, path, defenses, error)
     return model
 
 
-def _changed(model: nn.Module, path: Path, defenses: Mapping[str, Defense], plain: OtherModelError) -> nn.Module:
+def _load_changed(model: nn.Module, path: Path, defenses: Mapping[str, Defense], plain: OtherModelError) -> nn.Module:
     """As the first defense makes it that the file fits; whose change it has no names of is not tried."""
     error: ConfigError = plain
     for label, defense in defenses.items():
@@ -46,7 +46,7 @@ def _changed(model: nn.Module, path: Path, defenses: Mapping[str, Defense], plai
     raise error
 
 
-def on_changed_model(model: nn.Module, defenses: Mapping[str, Defense]) -> str:
+def describe_changed_model(model: nn.Module, defenses: Mapping[str, Defense]) -> str:
     """What to say of defenses that meet a model which another one has changed; empty if there is nothing to say."""
     changing = [label for label, defense in defenses.items() if defense.acts_at("model")]
     own = model.state_dict().keys()
@@ -54,5 +54,5 @@ def on_changed_model(model: nn.Module, defenses: Mapping[str, Defense]) -> str:
     others = [label for label in defenses if label not in changing]
     if not made or not others:
         return ""
-    told = f"the weights are of the model that {made[0]} has changed"
-    return f"{told}, and that model is what {', '.join(others)} is audited on too; only {made[0]} draws there"
+    note = f"the weights are of the model that {made[0]} has changed"
+    return f"{note}, and that model is what {', '.join(others)} is audited on too; only {made[0]} draws there"

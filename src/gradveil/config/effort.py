@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gradveil.config.schema import Budget
+from gradveil.config.schema import Effort
 from gradveil.core.check import options_of
 
 
 @dataclass(frozen=True)
-class Effort:
+class Multiples:
     """Against an attack's own defaults, which are its paper's or better."""
 
     steps: float  # times
@@ -19,16 +19,16 @@ class Effort:
     most_restarts: int
 
 
-BUDGETS: Mapping[Budget, Effort] = {
-    "quick": Effort(1 / 5, 1, 1),
-    "standard": Effort(1, 1, 64),
-    "thorough": Effort(2, 10, 64),  # ten: invertgrad deals its five weights out twice
+EFFORTS: Mapping[Effort, Multiples] = {
+    "quick": Multiples(1 / 5, 1, 1),
+    "standard": Multiples(1, 1, 64),
+    "thorough": Multiples(2, 10, 64),  # ten: invertgrad deals its five weights out twice
 }
 
 
-def spend(budget: Budget, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
+def apply_effort(budget: Effort, factory: Callable[..., Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The options with the budget's steps and restarts, where the attack has them and nobody set them."""
-    effort, known, filled = BUDGETS[budget], options_of(factory), dict(options)
+    effort, known, filled = EFFORTS[budget], options_of(factory), dict(options)
     if "steps" in known and "steps" not in filled and known["steps"].default is not None:
         filled["steps"] = max(1, round(effort.steps * known["steps"].default))
     if "restarts" in known and "restarts" not in filled:

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from gradveil.config.captured import settled
+from gradveil.config.captured import settle
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import VARIED, AuditConfig, ScenarioConfig
 from gradveil.core import toml
@@ -85,7 +85,7 @@ def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
     """Raw tables to a config: keys, types, ranges and names are right, and the budget is spent."""
     for key, value in raw.items():
         _check_depth(value, where(key))
-    raw = settled(raw, where)
+    raw = settle(raw, where)
     tables = {key: _table(raw[key], where(key)) for key in TABLES if key in raw}
     plain = check_fields(AuditConfig, {k: v for k, v in raw.items() if k not in tables}, where, hidden=("declared",))
     plain["declared"] = tuple(_declared(raw))

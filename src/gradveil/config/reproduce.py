@@ -2,7 +2,7 @@
 
 from gradveil.config.reproduce import reproduce
 comparison = reproduce("runs/mine", "photos-lenet-b1/none/dlg/unaware/c0003/0")
-print(comparison.told)
+print(comparison.summary)
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Comparison:
         return not any(self._differences())
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """One line if it agrees, otherwise one for each thing that does not."""
         if self.identical:
             return "identical"
@@ -101,7 +101,7 @@ def reproduce(folder: str | Path, key: str, compute: Compute | None = None, mode
     run = read_run(Path(folder))
     stored = _record(run, key)
     origin = _origin(run)
-    audit = _rebuilt(run, model)
+    audit = _rebuild(run, model)
     how = compute or as_the_run(origin)
     _check(run, origin, origin_of(audit, how))
     trial = _again(run, audit, how, origin, key)
@@ -125,7 +125,7 @@ def _origin(run: Run) -> Mapping[str, Any]:
     return found
 
 
-def _rebuilt(run: Run, model: str) -> Audit:
+def _rebuild(run: Run, model: str) -> Audit:
     """The audit that config.toml describes; its model from the file that the user names, if it is the user's own."""
     path = run.folder / CONFIG
     raw = read_tables(path, model_given=bool(model))

@@ -9,7 +9,7 @@ from typing import Any
 
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
-from gradveil.config.effort import spend
+from gradveil.config.effort import apply_effort
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
 from gradveil.core.choice import Choice, parse_choice
@@ -37,35 +37,37 @@ def is_user_model(spec: str) -> bool:
 def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
     """The same config with every option checked, the budget spent and the defaults written out."""
     _check_metrics(config, where)
-    defenses = {label: _checked(c, DEFENSES, f"defense.{label}", where) for label, c in config.defense.items()}
-    config = _expanded(replace(config, defense=defenses), where)
-    attacks = {label: _checked(c, ATTACKS, f"attack.{label}", where) for label, c in config.attack.items()}
+    defenses = {label: _check_choice(c, DEFENSES, f"defense.{label}", where) for label, c in config.defense.items()}
+    config = _expand_autoattack(replace(config, defense=defenses), where)
+    attacks = {label: _check_choice(c, ATTACKS, f"attack.{label}", where) for label, c in config.attack.items()}
     for kind, chosen in (("defense", defenses), ("attack", attacks)):
         if not chosen:
             raise ConfigError(f"{where(kind)}: none is given, give at least one")
-    attacks = {k: replace(c, options=spend(config.budget, ATTACKS[c.name], c.options)) for k, c in attacks.items()}
+    attacks = {
+        k: replace(c, options=apply_effort(config.budget, ATTACKS[c.name], c.options)) for k, c in attacks.items()
+    }
     return replace(
         config,
         scenario=_check_scenario(config.scenario, where),
-        defense={k: replace(c, options=_held(c.name, c.options)) for k, c in defenses.items()},
+        defense={k: replace(c, options=_read_files(c.name, c.options)) for k, c in defenses.items()},
         attack={k: replace(c, options=complete(ATTACKS[c.name], c.options)) for k, c in attacks.items()},
     )
 
 
-def _held(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _read_files(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Every option; where one named a file, what the defense read there, so that a run does not need the file again."""
     full = complete(DEFENSES[name], options)
     return DEFENSES[name](**full).record_options(full)
 
 
-def _expanded(config: AuditConfig, where: Where) -> AuditConfig:
+def _expand_autoattack(config: AuditConfig, where: Where) -> AuditConfig:
     """`autoattack` as the sequence of its stages, so that a config says what is run."""
     attacks: dict[str, Choice] = {}
     for label, choice in config.attack.items():
         if choice.name != "autoattack":
             attacks[label] = choice
             continue
-        checked = _checked(choice, ATTACKS, f"attack.{label}", where)
+        checked = _check_choice(choice, ATTACKS, f"attack.{label}", where)
         for stage, method in _stages(config.scenario, config.defense).items():
             options = {k: v for k, v in checked.options.items() if k in options_of(ATTACKS[method.name])}
             stage = stage if stage not in config.attack else f"{label}.{stage}"
@@ -155,7 +157,7 @@ def _loader(spec: str, where: str) -> tuple[Callable[..., Any], tuple[str, ...]]
     raise unknown("data", spec, DATASETS, where)
 
 
-def _checked(choice: Choice, table: Catalogue, key: str, where: Where) -> Choice:
+def _check_choice(choice: Choice, table: Catalogue, key: str, where: Where) -> Choice:
     if choice.name not in table:
         raise unknown(key.partition(".")[0], choice.name, table, where(f"{key}.name"))
     factory = table[choice.name]
@@ -165,7 +167,7 @@ def _checked(choice: Choice, table: Catalogue, key: str, where: Where) -> Choice
     try:
         factory(**options)  # ranges are the method's own business; ask it now rather than after the data is loaded
     except (GradveilError, ValueError, TypeError) as error:
-        at, said = where(key), str(error)
+        at, message = where(key), str(error)
         own = f"{choice.name}: "  # what is at fault may have named itself, as the place already does
-        raise ConfigError(f"{at}: {said.removeprefix(own) if at.endswith(choice.name) else said}") from error
+        raise ConfigError(f"{at}: {message.removeprefix(own) if at.endswith(choice.name) else message}") from error
     return replace(choice, options=options)

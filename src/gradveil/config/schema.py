@@ -9,7 +9,7 @@ from typing import Any, Literal
 from gradveil.core.choice import Choice
 from gradveil.core.scenario import BatchNorm
 
-Budget = Literal["quick", "standard", "thorough"]
+Effort = Literal["quick", "standard", "thorough"]
 Scalar = bool | int | float | str
 
 
@@ -70,7 +70,7 @@ class AuditConfig:
     """One audit. Every defense is attacked by every attack; see `gradveil.config.build`."""
 
     seed: int = number(0, low=0)
-    budget: Budget = "standard"
+    budget: Effort = "standard"
     metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval", "retrieval-top5")  # NAME[:k=v,...]
     lpips_weights: str = ""
     lpips_vgg_weights: str = ""

@@ -13,7 +13,7 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Verdict
-from gradveil.audit.verdict.attack_summary import effort, prior
+from gradveil.audit.verdict.attack_summary import describe_effort, describe_prior
 from gradveil.experiment.record import Record
 
 NOT_STATED = "not stated: treated as known to the attacker"
@@ -49,31 +49,31 @@ class Assumption:
     tag: str
 
 
-def attacker(run: Run) -> str:
+def describe_attacker(run: Run) -> str:
     """Who attacks, in a sentence."""
     kind = str(run.scenario.get("attacker", ""))
     return ATTACKERS.get(kind, kind or "Who attacks is not stated.")
 
 
-def ledger(run: Run, verdict: Verdict) -> list[Assumption]:
+def list_assumptions(run: Run, verdict: Verdict) -> list[Assumption]:
     """All fifteen, whatever the run says of them."""
     scenario, records = run.scenario, [r for finding in verdict.findings for r in finding.tally.records]
     fields: dict[str, tuple[str | None, tuple[str, ...]]] = {
         "Model weights": (_weights(scenario), ("scenario.weights", "scenario.model_seed")),
-        "Architecture": (_known(scenario, "model", "{}, known to the attacker"), ("scenario.model",)),
-        "Labels": (_worded(scenario, "labels", LABELS), ("scenario.labels",)),
-        "Normalization statistics": (_worded(scenario, "batchnorm", STATISTICS), ("scenario.batchnorm",)),
-        "Client mode": (_worded(scenario, "batchnorm", MODES), ("scenario.batchnorm",)),
-        "Batch size": (_known(scenario, "batch_size", "{}"), ("scenario.batch_size",)),
+        "Architecture": (_state(scenario, "model", "{}, known to the attacker"), ("scenario.model",)),
+        "Labels": (_word(scenario, "labels", LABELS), ("scenario.labels",)),
+        "Normalization statistics": (_word(scenario, "batchnorm", STATISTICS), ("scenario.batchnorm",)),
+        "Client mode": (_word(scenario, "batchnorm", MODES), ("scenario.batchnorm",)),
+        "Batch size": (_state(scenario, "batch_size", "{}"), ("scenario.batch_size",)),
         "Local steps": (_local_steps(scenario), ("scenario.local_steps",)),
         "Local optimizer and rate": (_optimizer(scenario), _in_scenario("local_rate", "momentum", "weight_decay")),
         "Sample count": (_samples(scenario), _in_scenario("images", "batch_size")),
-        "Data prior": (_each_attack(records, run, prior), ("attack",)),
+        "Data prior": (_each_attack(records, run, describe_prior), ("attack",)),
         "Defense algorithm": (_defenses(run, records), ("defense",)),
         "Defense randomness": (_randomness(run, records), ()),
-        "Aggregation": (_simulated(run, _aggregation(scenario)), ("scenario.aggregate",)),
-        "Rounds observed": (_simulated(run, str(scenario.get("rounds", 1))), ("scenario.rounds",)),
-        "Compute budget": (_each_attack(records, run, effort), ("attack", "budget")),
+        "Aggregation": (_state_simulated(run, _aggregation(scenario)), ("scenario.aggregate",)),
+        "Rounds observed": (_state_simulated(run, str(scenario.get("rounds", 1))), ("scenario.rounds",)),
+        "Compute budget": (_each_attack(records, run, describe_effort), ("attack", "budget")),
     }
     return [_assumption(run, name, value, keys) for name, (value, keys) in fields.items()]
 
@@ -103,11 +103,11 @@ def _in_scenario(*keys: str) -> tuple[str, ...]:
     return tuple(f"scenario.{key}" for key in keys)
 
 
-def _known(scenario: Mapping[str, Any], key: str, told: str) -> str | None:
-    return told.format(scenario[key]) if key in scenario else None
+def _state(scenario: Mapping[str, Any], key: str, template: str) -> str | None:
+    return template.format(scenario[key]) if key in scenario else None
 
 
-def _worded(scenario: Mapping[str, Any], key: str, words: Mapping[str, str]) -> str | None:
+def _word(scenario: Mapping[str, Any], key: str, words: Mapping[str, str]) -> str | None:
     value = scenario.get(key)
     return None if value is None else words.get(str(value), str(value))
 
@@ -155,10 +155,10 @@ def _aggregation(scenario: Mapping[str, Any]) -> str:
     return f"the attacker sees sums over {summed} clients alone"
 
 
-def _each_attack(records: Iterable[Record], run: Run, told: Callable[[Any], str | None]) -> str | None:
+def _each_attack(records: Iterable[Record], run: Run, describe: Callable[[Any], str | None]) -> str | None:
     """Attack by attack; not stated if one of them is not."""
     labels = dict.fromkeys(record.attack for record in records)
-    found = {label: told(run.choices("attack").get(label)) for label in labels}
+    found = {label: describe(run.choices("attack").get(label)) for label in labels}
     if not found or None in found.values():
         return None
     return "; ".join(f"{label}: {text}" for label, text in found.items())
@@ -181,6 +181,6 @@ def _randomness(run: Run, records: Iterable[Record]) -> str:
     return "not known to the attacker: every client draws its own numbers"
 
 
-def _simulated(run: Run, value: str) -> str | None:
+def _state_simulated(run: Run, value: str) -> str | None:
     """What this version can only do one way; without settings nobody knows which version it was."""
     return value if run.config else None

@@ -28,7 +28,7 @@ class Bars:
         ends = [v for pair in self.between for v in pair]
         size = {"width": self.width, "height": self.height, "bottom": LABELS}
         frame = Frame(across=(-0.6, len(self.names) - 0.4), up=(0.0, span([0.0, *self.values, *ends])[1]), **size)
-        body = list(frame.ruled(self.title, self.y))
+        body = list(frame.draw_grid(self.title, self.y))
         for place, (name, value) in enumerate(zip(self.names, self.values, strict=True)):
             body += self.bar(frame, place, name, value)
         return document(self.width, self.height, body)
@@ -37,9 +37,9 @@ class Bars:
         left, top = frame.place(place - 0.38, value)
         right, base = frame.place(place + 0.38, frame.up[0])
         color = PALETTE[1] if name in self.marked else PALETTE[0]
-        said = f"<title>{escape(name)}: {value:.4g}</title>"
+        tooltip = f"<title>{escape(name)}: {value:.4g}</title>"
         size = f'width="{right - left:.1f}" height="{base - top:.1f}"'
-        yield f'<rect x="{left}" y="{top}" {size} fill="{color}">{said}</rect>'
+        yield f'<rect x="{left}" y="{top}" {size} fill="{color}">{tooltip}</rect>'
         if place < len(self.between):
             (middle, bottom), (_, peak) = (frame.place(place, end) for end in self.between[place])
             yield f'<path d="M{middle} {bottom}V{peak}" stroke="{INK}"/>'

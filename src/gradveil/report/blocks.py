@@ -26,7 +26,7 @@ class Scene:
     name: str
     role: str
     changed: str  # what sets it apart from the audited one, if it varies that
-    said: str  # its settings in words
+    summary: str  # its settings in words
     findings: Sequence[Finding]
     cells: Sequence[CellResult]
 
@@ -74,8 +74,8 @@ def _scene(run: Run, verdict: Verdict, name: str, findings: list[Finding]) -> Sc
     return Scene(
         name=name,
         role=role,
-        changed=_changed(run, about) if role == "variation" else "",
-        said=_settings(about or run.scenario),
+        changed=_changes_of(run, about) if role == "variation" else "",
+        summary=_settings(about or run.scenario),
         findings=findings,
         cells=sorted(cells, key=lambda cell: (order.index(cell.defense), *_leakiest(cell))),
     )
@@ -86,15 +86,15 @@ def _leakiest(cell: CellResult) -> tuple[int, int, float]:
     return -cell.leaked, -(cell.identified or 0), -near
 
 
-def _changed(run: Run, about: Mapping[str, Any]) -> str:
+def _changes_of(run: Run, about: Mapping[str, Any]) -> str:
     """Against the audited scenario: "batch size 4 instead of 1"."""
     audited = next((other for other in run.scenarios.values() if other.get("role") == "audited"), {})
     keys = [key for key in about if key not in UNCHANGED and about[key] != audited.get(key)]
-    told = [f"{key.replace('_', ' ')} {_said(about[key])} instead of {_said(audited.get(key))}" for key in keys]
-    return ", ".join(told) or "other weights"
+    changes = [f"{key.replace('_', ' ')} {_word(about[key])} instead of {_word(audited.get(key))}" for key in keys]
+    return ", ".join(changes) or "other weights"
 
 
-def _said(value: Any) -> str:
+def _word(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     return "not stated" if value is None else str(value) or "none"

@@ -10,7 +10,7 @@ from typing import Any
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
-from gradveil.audit.verdict.attack_summary import effort
+from gradveil.audit.verdict.attack_summary import describe_effort
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import MARGIN
 from gradveil.audit.verdict.tally import Tally
@@ -18,18 +18,18 @@ from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import sha256
 from gradveil.experiment.record import Record
 from gradveil.report.agreement import NAMED, Agreement, agreement
-from gradveil.report.assumptions import attacker, ledger
+from gradveil.report.assumptions import describe_attacker, list_assumptions
 from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows
-from gradveil.report.claim import examined
+from gradveil.report.claim import examine_claim
 from gradveil.report.figures import Axis, Strip, axis_of, strip
-from gradveil.report.not_tested import dated, expires, not_tested
-from gradveil.report.page import filled
-from gradveil.report.pictures import exhibits, prior_only
-from gradveil.report.redact import redacted
+from gradveil.report.not_tested import date_of, expiry_of, list_not_tested
+from gradveil.report.page import render_template
+from gradveil.report.pictures import prior_only, select_pictures
+from gradveil.report.redact import redact_run
 from gradveil.report.scores import leakage, score_columns
 
-TOLD_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture", "metrics")
+SHOWN_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture", "metrics")
 
 
 def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
@@ -38,7 +38,7 @@ def write_report(folder: Path, redact: bool = False, claim: float | None = None)
     `redact` leaves out pictures, names and paths. `claim`: say whether "at most this share leaks" is supported.
     """
     run, path = read_run(Path(folder)), Path(folder) / "report.html"
-    page = render(redacted(run) if redact else run, claim)
+    page = render(redact_run(run) if redact else run, claim)
     with private_files():
         write_whole(path, page.encode("utf-8", "replace"))
     return path
@@ -62,17 +62,17 @@ def render(run: Run, claim: float | None = None) -> str:
         "most_named": NAMED,
         "margin": MARGIN,
         "reasons": _reasons(verdict),
-        "claim": None if claim is None else examined(verdict, claim),
+        "claim": None if claim is None else examine_claim(verdict, claim),
         "failures": _failures(cells),
-        "efforts": {label: effort(choice) for label, choice in run.choices("attack").items()},
+        "efforts": {label: describe_effort(choice) for label, choice in run.choices("attack").items()},
         "controls": control_cells(run, verdict),
         "flags": list(_flags(verdict, cells)),
         "flag_titles": {name: flag.title for name, flag in FLAGS.items()},
-        "not_tested": not_tested(run, verdict),
+        "not_tested": list_not_tested(run, verdict),
         "captured": list(captured_rows(run)),
     }
-    content |= _pictures(run, found, verdict) | _assumed(run, verdict) | _origin(run, cells)
-    return filled("report.html.j2", content)
+    content |= _pictures(run, found, verdict) | _assumptions(run, verdict) | _origin(run, cells)
+    return render_template("report.html.j2", content)
 
 
 def _reasons(verdict: Verdict) -> list[tuple[list[Tally], str]]:
@@ -81,7 +81,7 @@ def _reasons(verdict: Verdict) -> list[tuple[list[Tally], str]]:
     for finding in verdict.judged:
         if finding.verdict == verdict.word:
             groups.setdefault(" ".join(finding.reasons), []).append(finding.tally)
-    return [(tallies, told) for told, tallies in groups.items()]
+    return [(tallies, reason) for reason, tallies in groups.items()]
 
 
 def _strips(found: Sequence[Block], axis: Axis | None, verdict: Verdict) -> Mapping[str, list[Strip]]:
@@ -103,22 +103,22 @@ def _pictures(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str, A
     """By scenario, of every cell."""
     without, shown = prior_only(run), {}
     for scene in (scene for block in found for scene in block.scenes):
-        shown[scene.name] = [(cell, exhibits(run, cell, without, verdict.baselines)) for cell in scene.cells]
+        shown[scene.name] = [(cell, select_pictures(run, cell, without, verdict.baselines)) for cell in scene.cells]
     return {"galleries": shown, "has_pictures": any(found for cells in shown.values() for _, found in cells)}
 
 
-def _assumed(run: Run, verdict: Verdict) -> dict[str, Any]:
-    return {"attacker": attacker(run), "ledger": ledger(run, verdict), "settings": _settings(run)}
+def _assumptions(run: Run, verdict: Verdict) -> dict[str, Any]:
+    return {"attacker": describe_attacker(run), "ledger": list_assumptions(run, verdict), "settings": _settings(run)}
 
 
 def _origin(run: Run, cells: Sequence[CellResult]) -> dict[str, Any]:
     """Where the run comes from and how to check it."""
-    own = {key: value for key, value in run.provenance.items() if key not in TOLD_ELSEWHERE}
+    own = {key: value for key, value in run.provenance.items() if key not in SHOWN_ELSEWHERE}
     return {
         "provenance": list(_flat(own | _journal_hash(run) | _back_ends(cells))),
         "commands": _commands(run, cells),
-        "date": dated(run),
-        "expires": expires(run),
+        "date": date_of(run),
+        "expires": expiry_of(run),
     }
 
 

@@ -17,7 +17,7 @@ def captured_rows(run: Run) -> Iterator[tuple[str, str]]:
     yield "Written by", str(about.get("producer") or "not stated")
     yield "Content, SHA-256", str(about.get("sha256", "not stated"))
     yield "Model as sent, SHA-256", str(about.get("sent_model_sha256", "not stated"))
-    yield "Defense that the clients told", str(about.get("told_defense") or "not told")
+    yield "Defense that the clients stated", str(about.get("told_defense") or "not stated")
     notes = about.get("notes")
     noted = notes if isinstance(notes, list) else []
     for note in noted[:SHOWN]:
@@ -28,7 +28,7 @@ def captured_rows(run: Run) -> Iterator[tuple[str, str]]:
     if not isinstance(replays, Mapping) or not replays:
         yield "Replay", "not possible: the pictures of the clients are not at hand"
         return
-    for client, told in list(replays.items())[:SHOWN]:
-        yield f"Replay, {client}", str(told)
+    for client, result in list(replays.items())[:SHOWN]:
+        yield f"Replay, {client}", str(result)
     if len(replays) > SHOWN:
         yield "Replay", f"{len(replays) - SHOWN} more clients are in provenance.json"

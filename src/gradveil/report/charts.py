@@ -51,7 +51,7 @@ class Chart:
             width=self.width,
             height=self.height,
         )
-        body = [*frame.drawn(self.title, self.x, self.y), *map(frame.horizontal, self.horizontals)]
+        body = [*frame.draw(self.title, self.x, self.y), *map(frame.horizontal, self.horizontals)]
         for number, series in enumerate(self.series):
             body += frame.series(series, PALETTE[number % len(PALETTE)])
         return document(self.width, self.height, body + frame.legend([s.name for s in self.series]))
@@ -73,14 +73,14 @@ class Frame:
         right, low = self.width - RIGHT, self.height - self.bottom
         return round(LEFT + share * (right - LEFT), 1), round(low - rise * (low - TOP), 1)
 
-    def drawn(self, title: str, x: str, y: str) -> Iterator[str]:
-        yield from self.ruled(title, y)
+    def draw(self, title: str, x: str, y: str) -> Iterator[str]:
+        yield from self.draw_grid(title, y)
         yield text((LEFT + self.width) / 2, self.height - 10, x, anchor="middle", fill=SOFT)
         for value in ticks(*self.across):
             at, _ = self.place(value, self.up[0])
             yield text(at, self.height - self.bottom + 18, f"{value:g}", anchor="middle", fill=SOFT)
 
-    def ruled(self, title: str, y: str) -> Iterator[str]:
+    def draw_grid(self, title: str, y: str) -> Iterator[str]:
         """All but the horizontal axis."""
         yield text(LEFT, 18, title, weight=600)
         middle = (TOP + self.height - self.bottom) / 2
@@ -106,8 +106,8 @@ class Frame:
             return
         titles = series.titles or [""] * len(places)
         for (x, y), title in zip(places, titles, strict=False):
-            said = f"<title>{escape(title)}</title>" if title else ""
-            yield f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}" fill-opacity=".7">{said}</circle>'
+            tooltip = f"<title>{escape(title)}</title>" if title else ""
+            yield f'<circle cx="{x}" cy="{y}" r="3.5" fill="{color}" fill-opacity=".7">{tooltip}</circle>'
 
     def legend(self, names: Sequence[str]) -> list[str]:
         if len(names) < 2:

@@ -23,7 +23,7 @@ class Claim:
     against: tuple[Finding, ...]  # what does not support it
 
 
-def examined(verdict: Verdict, share: float) -> Claim:
+def examine_claim(verdict: Verdict, share: float) -> Claim:
     """Of a run as a whole: every judged defense must support it."""
     if not 0 < share < 1:
         raise ConfigError(f"claim: must be a share between 0 and 1, got {share}")

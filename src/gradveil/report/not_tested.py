@@ -14,7 +14,7 @@ LEARNED = ("rogs", "gan", "diffusion")  # attacks with a learned prior, by a par
 VALID = timedelta(days=365)
 
 
-def dated(run: Run) -> str:
+def date_of(run: Run) -> str:
     """The day of the run, or nothing."""
     day = str(run.provenance.get("finished") or run.provenance.get("started") or "")[:10]
     try:
@@ -23,19 +23,19 @@ def dated(run: Run) -> str:
         return ""
 
 
-def expires(run: Run) -> str:
+def expiry_of(run: Run) -> str:
     """One year after the run, or nothing if nobody knows when it was."""
-    day = dated(run)
+    day = date_of(run)
     return (datetime.fromisoformat(day) + VALID).date().isoformat() if day else ""
 
 
-def not_tested(run: Run, verdict: Verdict) -> list[str]:
+def list_not_tested(run: Run, verdict: Verdict) -> list[str]:
     """What the settings and the records leave open. Never empty: no audit tries everything."""
     return [*_later(run), *_missing(run, verdict), *_training(run), *_attackers(run, verdict), *_pictures(run, verdict)]
 
 
 def _later(run: Run) -> Iterator[str]:
-    day = dated(run)
+    day = date_of(run)
     since = f"after the day of this run ({day})" if day else "after this run, whose date is not recorded"
     yield f"Attacks published {since}. New ones appear every year."
 
@@ -72,9 +72,9 @@ def _training(run: Run) -> Iterator[str]:
     else:
         yield "Other stages of training than those audited. Early ones usually leak more."
     sizes = values(run, "batch_size")
-    yield f"Batch sizes other than {_listed(sizes)}." + ("" if 1 in sizes else " Smaller batches usually leak more.")
+    yield f"Batch sizes other than {_list(sizes)}." + ("" if 1 in sizes else " Smaller batches usually leak more.")
     steps = values(run, "local_steps")
-    yield f"Other numbers of local steps than {_listed(steps)}" + (" (FedAvg)." if steps == [1] else ".")
+    yield f"Other numbers of local steps than {_list(steps)}" + (" (FedAvg)." if steps == [1] else ".")
     modes = values(run, "batchnorm")
     if not {"batch", "batch-shared"} & set(modes):
         yield "Clients that normalize by their own batch (training mode)."
@@ -82,7 +82,7 @@ def _training(run: Run) -> Iterator[str]:
         yield "Clients that normalize by running statistics (evaluation mode), which is easier to invert."
 
 
-def _listed(found: list[Any]) -> str:
+def _list(found: list[Any]) -> str:
     return ", ".join(map(str, found)) or "the one used"
 
 

@@ -20,7 +20,7 @@ UNPRINTABLE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u206
 NOTHING = Markup('<span class="soft">&ndash;</span>')
 
 
-def filled(template: str, content: Mapping[str, Any]) -> str:
+def render_template(template: str, content: Mapping[str, Any]) -> str:
     return _environment().get_template(template).render(content)
 
 

@@ -16,7 +16,7 @@ SHOWN = 13  # pictures per cell: one large and rows of twelve; all of them are i
 
 
 @dataclass(frozen=True, kw_only=True)
-class Exhibit:
+class ShownPicture:
     """One picture; `original` is empty where nobody has it, `fed` where it looks the same, `without` where there is no
     such control."""
 
@@ -36,7 +36,9 @@ def prior_only(run: Run) -> dict[Place, Record]:
     return {place(record): record for record in run.records if record.control == "prior" and record.status == "ok"}
 
 
-def exhibits(run: Run, cell: CellResult, without: Mapping[Place, Record], baselines: Baselines) -> list[Exhibit]:
+def select_pictures(
+    run: Run, cell: CellResult, without: Mapping[Place, Record], baselines: Baselines
+) -> list[ShownPicture]:
     """The most leaked pictures of a cell: by how surely the original is found in a gallery, then by closeness."""
 
     def shown_first(record: Record) -> tuple[bool, bool, int, float]:
@@ -44,18 +46,18 @@ def exhibits(run: Run, cell: CellResult, without: Mapping[Place, Record], baseli
         return baselines.is_leaked(record), baselines.is_identified(record), searches, leakage(record, run.facts)
 
     scored = sorted((r for r in cell.records if r.status == "ok"), key=shown_first, reverse=True)
-    found = [_exhibit(run, record, without.get(place(record))) for record in scored[:SHOWN]]
+    found = [_show(run, record, without.get(place(record))) for record in scored[:SHOWN]]
     return [exhibit for exhibit in found if exhibit is not None]
 
 
-def _exhibit(run: Run, record: Record, control: Record | None) -> Exhibit | None:
+def _show(run: Run, record: Record, control: Record | None) -> ShownPicture | None:
     pictures = run.pictures(record)
     if pictures is None:
         return None
     unseen = run.pictures(control) if control else None
     original, fed = pictures.original, pictures.fed
     same = original is None or fed is None or looks_same(original, fed)
-    return Exhibit(
+    return ShownPicture(
         record=record,
         original="" if original is None else png_uri(original),
         fed="" if same or fed is None else png_uri(fed),

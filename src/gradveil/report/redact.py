@@ -41,9 +41,9 @@ class _Hidden:
         return f"[left out {number}]" if text else ""
 
 
-def redacted(run: Run) -> Run:
+def redact_run(run: Run) -> Run:
     """The same measurements and the same verdict. Clients and scenarios are numbered."""
-    hide, scenes = _Hidden(), _numbered({r.scenario for r in run.records} | run.scenarios.keys())
+    hide, scenes = _Hidden(), _number({r.scenario for r in run.records} | run.scenarios.keys())
     clients = {name: f"client {n}" for n, name in enumerate(dict.fromkeys(r.client for r in run.records), 1)}
     about = {scenes[name]: _value(table, "", hide) | {"name": scenes[name]} for name, table in run.scenarios.items()}
     stays = {key: value for key, value in run.provenance.items() if key in KEPT}
@@ -53,16 +53,16 @@ def redacted(run: Run) -> Run:
         name=NAME,
         records=tuple(_record(record, clients, scenes) for record in run.records),
         config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
-        provenance=stays | command | {"scenarios": about, **_told(run, scenes), **_metrics(run)},
+        provenance=stays | command | {"scenarios": about, **_hide_scenarios(run, scenes), **_metrics(run)},
         redacted=True,
     )
 
 
-def _told(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
+def _hide_scenarios(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
     """What is known by scenario and defense."""
     tables = {key: run.provenance.get(key) for key in ("update_bytes", "privacy")}
     found = {key: table.items() if isinstance(table, Mapping) else () for key, table in tables.items()}
-    return {key: {scenes[name]: told for name, told in rows if name in scenes} for key, rows in found.items()}
+    return {key: {scenes[name]: value for name, value in rows if name in scenes} for key, rows in found.items()}
 
 
 def _metrics(run: Run) -> dict[str, Any]:
@@ -73,7 +73,7 @@ def _metrics(run: Run) -> dict[str, Any]:
     return {"metrics": {name: one.to_json() for name, one in facts.items()}} if facts else {}
 
 
-def _numbered(names: Iterable[str]) -> dict[str, str]:
+def _number(names: Iterable[str]) -> dict[str, str]:
     """In their own order, which a verdict sorts by."""
     ordered = sorted(names)
     digits = len(str(len(ordered)))

@@ -81,7 +81,7 @@ def failures(found: Sequence[CellResult]) -> Iterator[str]:
 def judgments(verdict: Verdict) -> Iterator[str]:
     """Each defense with its word and why; the positive control, which they all rest on."""
     control = verdict.positive
-    yield f"positive control: {control.said if control else 'none in this run'}"
+    yield f"positive control: {control.message if control else 'none in this run'}"
     for finding in verdict.findings:
         tally = finding.tally
         where = f" ({tally.scenario})" if tally.role == "variation" else ""

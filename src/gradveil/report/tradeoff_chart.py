@@ -36,7 +36,7 @@ class Mark:
     up: tuple[float, float] | None = None  # of the accuracy
     believed: bool = True
     ahead: bool = False
-    said: str = ""  # when pointed at
+    tooltip: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +60,10 @@ class TradeoffChart:
         if not self.marks:
             return document(self.width, 90, [text(LEFT, TOP, f"{self.title}: no point is finished")])
         plane = self.plane()
-        body = [*self.axes(plane), *self.joined(plane), *self.front(plane)]
+        body = [*self.axes(plane), *self.noise_line(plane), *self.front(plane)]
         for mark in self.marks:
             body += plane.doubt(mark, self.color(mark))
-        body += [plane.drawn(mark, self.color(mark)) for mark in self.marks]
+        body += [plane.draw(mark, self.color(mark)) for mark in self.marks]
         return document(self.width, self.height, body + list(plane.labels(self.marks, self.unnamed)))
 
     def plane(self) -> Plane:
@@ -91,7 +91,7 @@ class TradeoffChart:
             yield f'<path d="M{place} {TOP}V{self.height - BOTTOM}" stroke="{LINE}" stroke-opacity=".6"/>'
             yield text(place, self.height - BOTTOM + 18, f"{value:g}", anchor="middle", fill=SOFT)
 
-    def joined(self, plane: Plane) -> Iterator[str]:
+    def noise_line(self, plane: Plane) -> Iterator[str]:
         """The way that noise takes from no defense on."""
         known = {mark.label: mark for mark in self.marks}
         places = [plane.of(known[label]) for label in self.noise if label in known]
@@ -144,14 +144,14 @@ class Plane:
             ends = [self.at(mark.leakage, value)[1] for value in mark.up]
             yield f'<path d="M{x} {ends[0]}V{ends[1]}" {style}/>'
 
-    def drawn(self, mark: Mark, color: str) -> str:
+    def draw(self, mark: Mark, color: str) -> str:
         x, y = self.of(mark)
         fill = color if mark.believed else CARD
-        said = f"<title>{escape(mark.said or mark.label)}</title>"
+        tooltip = f"<title>{escape(mark.tooltip or mark.label)}</title>"
         style = f'fill="{fill}" stroke="{color}" stroke-width="1.6"'
         if mark.shape == "circle":
-            return f'<circle cx="{x}" cy="{y}" r="{SIZE}" {style}>{said}</circle>'
-        return f'<path d="{_outline(mark.shape, x, y)}" {style}>{said}</path>'
+            return f'<circle cx="{x}" cy="{y}" r="{SIZE}" {style}>{tooltip}</circle>'
+        return f'<path d="{_outline(mark.shape, x, y)}" {style}>{tooltip}</path>'
 
     def labels(self, marks: Sequence[Mark], unnamed: Sequence[str]) -> Iterator[str]:
         """Each beside its mark, where it covers no mark and no other label; the front first."""

@@ -14,7 +14,7 @@ from gradveil.core.interval import mean_interval
 from gradveil.experiment.record import Record
 from gradveil.report.bars import Bars
 from gradveil.report.charts import Chart, Series
-from gradveil.report.page import filled
+from gradveil.report.page import render_template
 from gradveil.search.outcome import SearchOutcome
 from gradveil.search.summary import COLUMNS, rows, sentences
 
@@ -33,7 +33,7 @@ def write_search_page(path: Path, outcome: SearchOutcome, records: Sequence[Reco
         "charts": [(Markup(chart.svg()), isinstance(chart, Bars)) for chart in charts(outcome, records)],
     }
     with private_files():
-        write_whole(path, filled("search.html.j2", content).encode())
+        write_whole(path, render_template("search.html.j2", content).encode())
     return path
 
 

@@ -69,7 +69,7 @@ def read_leakage(folder: Path) -> Leakage:
         verdict=verdict.word,
         reasons=tuple(reason for f in verdict.findings if f.verdict == verdict.word for reason in f.reasons),
         under=verdict.under,
-        positive=verdict.positive.said if verdict.positive else "none in this run",
+        positive=verdict.positive.message if verdict.positive else "none in this run",
         adaptive=all(tally.undefended or tally.has_adaptive for tally in tallies),
         broken=_broken(run, tallies, verdict),
         flags=verdict.flags,

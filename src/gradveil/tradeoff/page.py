@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from gradveil.core.files import private_files, write_whole
 from gradveil.report.charts import Chart, Series
-from gradveil.report.page import filled
+from gradveil.report.page import render_template
 from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart
 from gradveil.tradeoff.defenses import Role
 from gradveil.tradeoff.estimates import Between
@@ -48,7 +48,7 @@ def write_study_page(outcome: StudyOutcome, path: str | Path) -> Path:
         "others": [Markup(chart.svg()) for chart in charts(outcome)],
     }
     with private_files():
-        write_whole(Path(path), filled("tradeoff.html.j2", content).encode())
+        write_whole(Path(path), render_template("tradeoff.html.j2", content).encode())
     return Path(path)
 
 
@@ -130,7 +130,7 @@ def mark(point: Point, measure: str) -> Mark:
         up=_ends(point.accuracy),
         believed=point.believed,
         ahead=point.on_front,
-        said=f"{point.label}: {text}",
+        tooltip=f"{point.label}: {text}",
     )
 
 

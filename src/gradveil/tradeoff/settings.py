@@ -9,7 +9,7 @@ from typing import Any, get_type_hints
 from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION
 from gradveil.config import AuditConfig, from_tables
 from gradveil.config.resolve import needed_files
-from gradveil.config.schema import Budget, Scalar
+from gradveil.config.schema import Effort, Scalar
 from gradveil.core.check import check
 from gradveil.core.choice import parse_choice, parse_choices
 from gradveil.core.errors import ConfigError, unknown
@@ -69,7 +69,7 @@ class StudySettings:
     stages: tuple[float, ...] = (0.1, 1.0)  # shares of the training at which models are attacked
     attacked_seeds: int = 1  # trainings whose models are attacked
     attacks: tuple[str, ...] = ()  # NAME[:k=v,...]; none given: autoattack, of few steps in the quick budget
-    budget: Budget = "quick"
+    budget: Effort = "quick"
     metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval")
     lpips_weights: str = ""
     measure: str = "psnr"  # what the plot calls leakage: one of the metrics, or leaked

@@ -7,8 +7,8 @@ from runs import UNSEEN, defended, hidden, record, run_of, undefended
 from scipy.stats import binom
 
 from gradveil.audit.verdict import judge
-from gradveil.audit.verdict.checks import negative
-from gradveil.audit.verdict.negative_control import beyond_chance
+from gradveil.audit.verdict.checks import check_negative
+from gradveil.audit.verdict.negative_control import beats_guessing
 from gradveil.experiment.record import Record
 
 SEARCH = "retrieval-top5"
@@ -43,24 +43,26 @@ def test_what_nobody_could_guess_so_often_is_flagged():
 def test_the_line_is_where_the_binomial_tail_falls_below_one_percent(count: int, chance: float):
     for hits in range(min(count, 40) + 1):
         records = [guess(i, i < hits) for i in range(count)]
-        assert beyond_chance(records, SEARCH, chance) == (binom.sf(hits - 1, count, chance) < 0.01)
+        assert beats_guessing(records, SEARCH, chance) == (binom.sf(hits - 1, count, chance) < 0.01)
 
 
 def test_more_tries_at_a_picture_are_more_luck():
     once = [guess(i, i < 1) for i in range(8)]
     twenty_times = [guess(i, i < 1, attack=str(n)) for n in range(20) for i in range(8)]
-    assert beyond_chance(once, SEARCH, 0.001)
-    assert not beyond_chance(twenty_times, SEARCH, 0.001)
+    assert beats_guessing(once, SEARCH, 0.001)
+    assert not beats_guessing(twenty_times, SEARCH, 0.001)
 
 
 def test_the_same_lucky_picture_in_many_scenarios_is_one_piece_of_luck():
-    assert not beyond_chance([r for n in range(9) for r in by_all(8, 1, scenario=f"s{n}")], SEARCH, 0.005)
+    assert not beats_guessing([r for n in range(9) for r in by_all(8, 1, scenario=f"s{n}")], SEARCH, 0.005)
 
 
 def test_the_nearest_is_held_to_the_same_line():
     """One of eight, by three attacks alike: each kind of control passes."""
     prior = [(record if i < 1 else hidden)(i, attack=a, control="prior") for a in "abc" for i in range(8)]
-    alike, found = (negative(run_of(some), "prior") for some in (prior, [record(i, control="prior") for i in range(4)]))
+    alike, found = (
+        check_negative(run_of(some), "prior") for some in (prior, [record(i, control="prior") for i in range(4)])
+    )
     assert alike is not None
     assert alike.passed
     assert found is not None
@@ -68,5 +70,5 @@ def test_the_nearest_is_held_to_the_same_line():
 
 
 def test_what_was_not_measured_beats_nothing():
-    assert not beyond_chance([], SEARCH, 0.005)
-    assert not beyond_chance([hidden(0, control="prior")], SEARCH, 0.005)
+    assert not beats_guessing([], SEARCH, 0.005)
+    assert not beats_guessing([hidden(0, control="prior")], SEARCH, 0.005)

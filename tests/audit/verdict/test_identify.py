@@ -8,7 +8,7 @@ from runs import SEEN, UNSEEN, defended, record, run_of, undefended
 from gradveil.audit.verdict import judge
 from gradveil.audit.verdict.judge import Verdict
 from gradveil.audit.verdict.tally import Tally
-from gradveil.audit.verdict.write import as_json
+from gradveil.audit.verdict.write import to_json
 from gradveil.core.interval import at_least
 from gradveil.experiment.record import Record
 
@@ -100,7 +100,7 @@ def test_defenses_are_ranked_by_re_identification_before_decibels():
 
 def test_searches_and_bytes_are_told_to_machines():
     run = run_of(undefended(4), update_bytes={"easy": {"none": 57_294}})
-    told = as_json(run, judge(run))
+    told = to_json(run, judge(run))
     assert told["findings"][0]["update_bytes"] == told["cells"][0]["update_bytes"] == 57_294
     search = told["findings"][0]["searches"]["retrieval"]
     assert (search["hits"], search["of"], search["chance"]) == (4, 4, pytest.approx(0.001))

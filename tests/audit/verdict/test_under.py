@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from runs import run_of, undefended
 
-from gradveil.audit.verdict.conditions import under
+from gradveil.audit.verdict.conditions import describe_conditions
 
 
 @pytest.mark.parametrize(
@@ -22,4 +22,4 @@ from gradveil.audit.verdict.conditions import under
 def test_sums_and_rounds_are_named_where_there_are_any(given: dict[str, Any], said: str) -> None:
     run = run_of(undefended(4))
     run.config["scenario"].update(given)  # type: ignore[attr-defined]
-    assert said in under(run)
+    assert said in describe_conditions(run)

@@ -19,33 +19,33 @@ PRIORS = {
 
 def steps_and_restarts(choice: Any) -> tuple[int | None, int | None]:
     """None: the attack has no such thing, or it is not known."""
-    method, options = _built(choice), choice if isinstance(choice, Mapping) else {}
+    method, options = _build_attack(choice), choice if isinstance(choice, Mapping) else {}
     steps, restarts = (getattr(method, name, options.get(name)) for name in ("steps", "restarts"))
     return steps, restarts
 
 
-def effort(choice: Any) -> str | None:
+def describe_effort(choice: Any) -> str | None:
     """In words; None if nothing is known of the attack."""
     steps, restarts = steps_and_restarts(choice)
     if steps is None and restarts is None:
-        return "closed form, no search" if _built(choice) else None
-    parts = [_counted(steps, "step"), _counted(restarts, "restart")]
+        return "closed form, no search" if _build_attack(choice) else None
+    parts = [_count(steps, "step"), _count(restarts, "restart")]
     return ", ".join(part for part in parts if part)
 
 
-def _counted(number: int | None, what: str) -> str:
+def _count(number: int | None, what: str) -> str:
     return "" if number is None else f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
-def prior(choice: Any) -> str | None:
-    method = _built(choice)
+def describe_prior(choice: Any) -> str | None:
+    method = _build_attack(choice)
     if method is None:
         return None
     found = [PRIORS.get(type(one).__name__, type(one).__name__) for one in getattr(method, "priors", ())]
     return ", ".join(dict.fromkeys(found)) or "none"
 
 
-def _built(choice: Any) -> Attack | None:
+def _build_attack(choice: Any) -> Attack | None:
     """The attack of the catalogue as it was configured; None for one that this version does not have."""
     given = choice if isinstance(choice, Mapping) else {}
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}

@@ -10,7 +10,7 @@ from typing import Any
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import IDENTIFICATION, Baselines
-from gradveil.audit.verdict.negative_control import beyond_chance
+from gradveil.audit.verdict.negative_control import beats_guessing
 from gradveil.core.interval import rate_interval
 from gradveil.experiment.record import Record
 
@@ -33,17 +33,17 @@ class Check:
     low: float
     high: float
     passed: bool
-    said: str
+    message: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {**vars(self)}
+    def to_json(self) -> dict[str, Any]:
+        return {"said" if name == "message" else name: value for name, value in vars(self).items()}
 
 
-def _check(scenario: str, pictures: int, failed: int, hits: int, passed: bool, said: str) -> Check:
+def _check(scenario: str, pictures: int, failed: int, hits: int, passed: bool, message: str) -> Check:
     between = rate_interval(hits, pictures)
     share = hits / pictures if pictures else 0.0
     return Check(scenario=scenario, attempted=pictures, failed=failed, hits=hits, rate=share, low=between.low,
-                 high=between.high, passed=passed, said=said)  # fmt: skip
+                 high=between.high, passed=passed, message=message)  # fmt: skip
 
 
 def by_picture(records: Sequence[Record]) -> Mapping[tuple[str, str, int], list[Record]]:
@@ -53,9 +53,9 @@ def by_picture(records: Sequence[Record]) -> Mapping[tuple[str, str, int], list[
     return found
 
 
-def positive(run: Run, baselines: Baselines) -> Check | None:
+def check_positive(run: Run, baselines: Baselines) -> Check | None:
     """The same attacks where they have it easiest: undefended, alone in the batch, an early model."""
-    scenario = easiest(run)
+    scenario = easiest_scenario(run)
     records = [r for r in run.records if r.scenario == scenario and not r.control and run.undefended(r.defense)]
     if not records:
         return None
@@ -65,12 +65,12 @@ def positive(run: Run, baselines: Baselines) -> Check | None:
     failed = sum(record.status == "failed" for record in records)
     enough = hits >= POSITIVE_NEEDS * len(pictures)
     believed = enough and failed <= MOST_FAILED * len(records)
-    said = f"without a defense these attacks recover {hits} of {len(pictures)} pictures"
+    message = f"without a defense these attacks recover {hits} of {len(pictures)} pictures"
     if not enough:
-        said += f", and {POSITIVE_NEEDS:.0%} are needed before their failure means anything"
+        message += f", and {POSITIVE_NEEDS:.0%} are needed before their failure means anything"
     elif not believed:
-        said += f", but {failed} of {len(records)} trials failed"
-    return _check(str(scenario), len(pictures), failed, hits, believed, said)
+        message += f", but {failed} of {len(records)} trials failed"
+    return _check(str(scenario), len(pictures), failed, hits, believed, message)
 
 
 def _guessing_is_rare(run: Run, records: Sequence[Record]) -> bool:
@@ -79,7 +79,7 @@ def _guessing_is_rare(run: Run, records: Sequence[Record]) -> bool:
     return run.gallery is not None and 1 - (1 - 1 / run.gallery) ** tries <= RARE
 
 
-def easiest(run: Run) -> str | None:
+def easiest_scenario(run: Run) -> str | None:
     """The scenario of the positive control."""
     roles = run.scenarios
     chosen = [name for name, about in roles.items() if about.get("role") == "control"]
@@ -87,7 +87,7 @@ def easiest(run: Run) -> str | None:
     return chosen[0] if chosen else None
 
 
-def negative(run: Run, kind: str) -> Check | None:
+def check_negative(run: Run, kind: str) -> Check | None:
     """Pictures identified by an attack that has not seen their update; by chance a few are."""
     records = [r for r in run.records if r.control == kind and r.status == "ok" and FIRST in r.scores]
     failed = sum(r.status == "failed" for r in run.records if r.control == kind)
@@ -95,12 +95,12 @@ def negative(run: Run, kind: str) -> Check | None:
         return None
     hits = sum(r.scores[FIRST] > 0 for r in records)
     chance = 1 / run.gallery if run.gallery else 1.0
-    passed = not beyond_chance(records, FIRST, chance)
-    said = f"{hits} of {len(records)} identified, chance {chance:.2%}"
+    passed = not beats_guessing(records, FIRST, chance)
+    message = f"{hits} of {len(records)} identified, chance {chance:.2%}"
     if not passed:
-        said += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"
+        message += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"
     scenarios = ", ".join(dict.fromkeys(r.scenario for r in records))
-    return _check(scenarios, len(records), failed, hits, passed, said)
+    return _check(scenarios, len(records), failed, hits, passed, message)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,11 +115,11 @@ class Convergence:
     loss_doubled: float
     converged: bool
 
-    def as_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         return {**vars(self)}
 
 
-def convergence(run: Run, cells: Sequence[CellResult]) -> list[Convergence]:
+def check_convergence(run: Run, cells: Sequence[CellResult]) -> list[Convergence]:
     """Converged: twice the steps change the rate by less than its interval's half width, and the loss by under 1 %."""
     found = []
     for longer in (cell for cell in cells if cell.control == "doubled"):
@@ -133,11 +133,11 @@ def convergence(run: Run, cells: Sequence[CellResult]) -> list[Convergence]:
             and (r.client, r.example) in trials
         ]
         if own:
-            found.append(_compared(longer, own))
+            found.append(_compare(longer, own))
     return found
 
 
-def _compared(longer: CellResult, own: Sequence[Record]) -> Convergence:
+def _compare(longer: CellResult, own: Sequence[Record]) -> Convergence:
     there = {(r.client, r.example) for r in own}
     doubled = [r for r in longer.records if (r.client, r.example) in there]
     before, after = (sum(map(AGAINST_BLANK.is_leaked, some)) for some in (own, doubled))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradveil.audit.results import Run
-from gradveil.audit.verdict.attack_summary import effort
+from gradveil.audit.verdict.attack_summary import describe_effort
 
 WHO = {
     "eavesdropper": "an eavesdropper",
@@ -15,7 +15,7 @@ WHO = {
 }
 
 
-def under(run: Run) -> str:
+def describe_conditions(run: Run) -> str:
     """One line; the assumption ledger of the report has the rest."""
     scenario = run.scenario
     parts = [
@@ -51,5 +51,5 @@ def _attacks(run: Run) -> list[str]:
 
 def _attack(label: str, choice: Any) -> str:
     """With its steps and restarts, where it has them."""
-    told = effort(choice)
-    return f"{label} ({told})" if told else label
+    effort = describe_effort(choice)
+    return f"{label} ({effort})" if effort else label

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.leak import IDENTIFICATION, NEGATIVE, Baselines, lookups
-from gradveil.audit.verdict.negative_control import beyond_chance
+from gradveil.audit.verdict.negative_control import beats_guessing
 from gradveil.core.interval import Interval, at_least, rate_interval
 from gradveil.core.metric import Facts, Lookup
 from gradveil.experiment.record import Record
@@ -56,18 +56,18 @@ class Search:
         return self.chance is not None and at_least(self.hits, self.of, self.level) > self.chance
 
     @property
-    def said(self) -> str:
+    def sentence(self) -> str:
         """A sentence for a reader who knows nothing of metrics."""
         where = BY.get(self.on, "")
         chance = "unknown" if self.chance is None else f"{self.chance:.1%}"
         return f"Of {self.hits} of {self.of} pictures the original {SAID[self.top]}{where}; chance explains {chance}."
 
-    def as_json(self) -> dict[str, Any]:
-        told = {"hits": self.hits, "of": self.of, "low": self.interval.low, "high": self.interval.high}
-        return told | {"chance": self.chance, "beats_chance": self.beats_chance, "believed": self.believed}
+    def to_json(self) -> dict[str, Any]:
+        counts = {"hits": self.hits, "of": self.of, "low": self.interval.low, "high": self.interval.high}
+        return counts | {"chance": self.chance, "beats_chance": self.beats_chance, "believed": self.believed}
 
 
-def spoiled(run: Run) -> frozenset[str]:
+def unreliable_searches(run: Run) -> frozenset[str]:
     """Searches whose negative controls beat chance: a prior or known labels find the picture, and not its update."""
     controls = [r for r in run.records if r.control in NEGATIVE and r.status == "ok"]
     gallery = run.gallery
@@ -76,7 +76,7 @@ def spoiled(run: Run) -> frozenset[str]:
     return frozenset(
         name
         for name, one in lookups().items()
-        if one.lookup and beyond_chance(controls, name, min(1.0, one.lookup.top / gallery))
+        if one.lookup and beats_guessing(controls, name, min(1.0, one.lookup.top / gallery))
     )
 
 

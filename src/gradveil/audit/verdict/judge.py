@@ -7,13 +7,20 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from gradveil.audit.results import Run
-from gradveil.audit.verdict.checks import MOST_FAILED, Check, Convergence, convergence, negative, positive
-from gradveil.audit.verdict.conditions import under
+from gradveil.audit.verdict.checks import (
+    MOST_FAILED,
+    Check,
+    Convergence,
+    check_convergence,
+    check_negative,
+    check_positive,
+)
+from gradveil.audit.verdict.conditions import describe_conditions
 from gradveil.audit.verdict.estimate import CellResult, cells_of
 from gradveil.audit.verdict.leak import CLOSENESS, MARGIN, Baselines
-from gradveil.audit.verdict.missing import missing
-from gradveil.audit.verdict.run_flags import doubts
-from gradveil.audit.verdict.tally import Tally, tallies
+from gradveil.audit.verdict.missing import count_missing
+from gradveil.audit.verdict.run_flags import find_run_flags
+from gradveil.audit.verdict.tally import Tally, tally_run
 from gradveil.core.interval import supports
 from gradveil.experiment.record import NOT_REPLAYED
 
@@ -72,22 +79,22 @@ def judge(run: Run) -> Verdict:
     baselines = Baselines.of(run.records)
     cells, counted, control = (
         cells_of(run.records, baselines, run.facts),
-        tallies(run, baselines),
-        positive(run, baselines),
+        tally_run(run, baselines),
+        check_positive(run, baselines),
     )
-    longer = convergence(run, cells)
-    absent = missing(run, baselines)
+    longer = check_convergence(run, cells)
+    absent = count_missing(run, baselines)
     return Verdict(
         findings=tuple(_finding(tally, control, absent) for tally in counted),
-        under=under(run),
+        under=describe_conditions(run),
         cells=tuple(cells),
         positive=control,
-        prior=negative(run, "prior"),
-        random=negative(run, "random"),
-        another=negative(run, "another"),
+        prior=check_negative(run, "prior"),
+        random=check_negative(run, "random"),
+        another=check_negative(run, "another"),
         convergence=tuple(longer),
         missing=absent,
-        flags=doubts(run, counted, longer, baselines),
+        flags=find_run_flags(run, counted, longer),
         baselines=baselines,
     )
 
@@ -102,8 +109,10 @@ def _finding(tally: Tally, control: Check | None, missing: int) -> Finding:
         return Finding(tally, "not evaluated", ("No attacker who knows this defense was tried.",))
     if open_questions := tuple(_open(tally, control, missing)):
         return Finding(tally, "inconclusive", open_questions)
-    said = f"None of {tally.scored} pictures leaked; at most {tally.at_most:.1%} of such pictures do (95 % confidence)."
-    return Finding(tally, "no leak found", (said,))
+    bound = (
+        f"None of {tally.scored} pictures leaked; at most {tally.at_most:.1%} of such pictures do (95 % confidence)."
+    )
+    return Finding(tally, "no leak found", (bound,))
 
 
 def _leaks(tally: Tally) -> Iterator[str]:
@@ -111,14 +120,14 @@ def _leaks(tally: Tally) -> Iterator[str]:
         yield f"{tally.leaked} of {tally.scored} pictures leaked: identified, {MARGIN:g} dB closer than any control."
     if tally.beats_chance:
         yield f"{tally.identified} of {tally.scored} pictures were identified; chance explains {tally.chance:.1%}."
-    yield from (search.said for search in tally.found_otherwise)
+    yield from (search.sentence for search in tally.found_otherwise)
 
 
 def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
     if control is None:
         yield "There is no positive control in this run: nobody knows whether these attacks work here at all."
     elif not control.passed:
-        yield f"The positive control failed: {control.said}."
+        yield f"The positive control failed: {control.message}."
     if wrong := len({record.client for record in tally.records if NOT_REPLAYED in record.flags}):
         yield f"The given pictures do not reproduce the updates of {wrong} clients: scores may be of the wrong ones."
     if tally.failed > MOST_FAILED * tally.attempted:

@@ -8,13 +8,13 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict.leak import Baselines
 
 
-def missing(run: Run, baselines: Baselines) -> int:
+def count_missing(run: Run, baselines: Baselines) -> int:
     there = sum(record.control != "another" for record in run.records)
     planned = run.provenance.get("trials")
-    return 0 if planned is None else max(0, planned - there - dropped(run, baselines))
+    return 0 if planned is None else max(0, planned - there - count_dropped(run, baselines))
 
 
-def dropped(run: Run, baselines: Baselines) -> int:
+def count_dropped(run: Run, baselines: Baselines) -> int:
     """Trials of clients all of whose pictures had leaked to attacks earlier in the order."""
     order = {str(label): place for place, label in enumerate(run.provenance.get("order") or ())}
     leaked_at: dict[tuple[str, ...], dict[int, int]] = defaultdict(dict)  # client -> picture -> place in the order

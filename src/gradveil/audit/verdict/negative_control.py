@@ -11,7 +11,7 @@ from gradveil.experiment.record import Record
 RARE = 0.01  # how often guessing may be taken for more than guessing, over all scenarios
 
 
-def beyond_chance(records: Sequence[Record], search: str, chance: float) -> bool:
+def beats_guessing(records: Sequence[Record], search: str, chance: float) -> bool:
     """Whether in some scenario more pictures are found than guessing explains (a binomial tail below 1 %).
 
     A picture counts once. Without its update all attacks make nearly the same of it, a gray blur, so that a picture

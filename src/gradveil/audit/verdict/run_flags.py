@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradveil.audit.results import Run
-from gradveil.audit.verdict.checks import Convergence, by_picture, negative
+from gradveil.audit.verdict.checks import Convergence, by_picture, check_negative
 from gradveil.audit.verdict.estimate import scores_of
 from gradveil.audit.verdict.identify import FIRST
-from gradveil.audit.verdict.leak import CLOSENESS, NEGATIVE, Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, NEGATIVE
 from gradveil.audit.verdict.tally import Tally
 from gradveil.core.interval import mean_interval
 from gradveil.core.preset import fact_of
@@ -20,15 +20,15 @@ LARGE_GALLERY = 1000
 ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.core.interval says by how much)
 
 
-def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], baselines: Baselines) -> tuple[str, ...]:
+def find_run_flags(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence]) -> tuple[str, ...]:
     """Their names, sorted; `gradveil.audit.flags` explains each."""
     regimes = {t.regime for t in tallies}
     raised = {
         "no-diagnostic": "diagnostic" not in regimes,
-        "single-stage": not _varied(run, "trained") and not _varied(run, "weights"),
-        "single-batch-size": not _varied(run, "batch_size"),
-        "single-local-steps": not _varied(run, "local_steps"),
-        "no-ablation": not (_varied(run, "labels") and _varied(run, "batchnorm")),
+        "single-stage": not _is_varied(run, "trained") and not _is_varied(run, "weights"),
+        "single-batch-size": not _is_varied(run, "batch_size"),
+        "single-local-steps": not _is_varied(run, "local_steps"),
+        "no-ablation": not (_is_varied(run, "labels") and _is_varied(run, "batchnorm")),
         "unknown-weights": _unknown_weights(run),
         "small-gallery": run.gallery is None or run.gallery < LARGE_GALLERY,
         "few-pictures": any(t.scored < ENOUGH for t in tallies),
@@ -37,7 +37,7 @@ def doubts(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence], ba
         "adaptive-weaker": any(map(_adaptive_is_weaker, tallies)),
         "not-monotone": any(_more_leaks_more(run, tallies)),
         "undefended-holds": any(t.undefended and t.has_truth and not (t.leaked or t.beats_chance) for t in tallies),
-        "control-identified": any((c := negative(run, kind)) is not None and not c.passed for kind in NEGATIVE)
+        "control-identified": any((c := check_negative(run, kind)) is not None and not c.passed for kind in NEGATIVE)
         or any(not search.believed for tally in tallies for search in tally.searches if search.metric != FIRST),
     }
     return tuple(sorted(name for name, is_raised in raised.items() if is_raised))
@@ -50,7 +50,7 @@ def _unknown_weights(run: Run) -> bool:
     return any(isinstance(source, Mapping) and not source.get("known") for source in found)
 
 
-def _varied(run: Run, key: str) -> bool:
+def _is_varied(run: Run, key: str) -> bool:
     """Whether the audited scenarios differ in it."""
     audited = [about for about in run.scenarios.values() if about.get("role") != "control"]
     return len({str(about.get(key)) for about in audited}) > 1

@@ -9,7 +9,7 @@ from functools import cached_property
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
 from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimates, worst_per_picture
-from gradveil.audit.verdict.identify import FIRST, Search, searches, spoiled
+from gradveil.audit.verdict.identify import FIRST, Search, searches, unreliable_searches
 from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines
 from gradveil.core.interval import Interval, at_least, at_most, rate_interval
 from gradveil.experiment.record import Record
@@ -85,7 +85,7 @@ class Tally:
         return any(record.attacker == "adaptive" for record in self.records)
 
 
-def tallies(run: Run, baselines: Baselines) -> list[Tally]:
+def tally_run(run: Run, baselines: Baselines) -> list[Tally]:
     """The audited scenario first, in each the undefended model, then the defense that leaks most."""
     return sorted(_tallies(run, baselines), key=_worst_first)
 
@@ -103,7 +103,7 @@ def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
     for record in run.records:
         if not record.control and run.scenarios.get(record.scenario, {}).get("role") != "control":
             groups.setdefault((record.scenario, record.defense), []).append(record)
-    doubtful = spoiled(run)
+    doubtful = unreliable_searches(run)
     for (scenario, defense), records in groups.items():
         yield _tally(run, scenario, defense, records, baselines, doubtful)
 

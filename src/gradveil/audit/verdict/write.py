@@ -17,13 +17,13 @@ SCHEMA = 1
 def write_verdict(run: Run, claim: float | None = None) -> Verdict:
     """Judge a run and write `verdict.json` into its folder."""
     found = judge(run)
-    content = json.dumps(as_json(run, found, claim), indent=2, allow_nan=False) + "\n"
+    content = json.dumps(to_json(run, found, claim), indent=2, allow_nan=False) + "\n"
     with private_files():
         write_whole(run.folder / VERDICT, content.encode())
     return found
 
 
-def as_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str, Any]:
+def to_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str, Any]:
     controls = {
         "positive": verdict.positive,
         "prior_only": verdict.prior,
@@ -36,8 +36,8 @@ def as_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str,
         "under": verdict.under,
         "findings": [_finding(finding, claim) for finding in verdict.findings],
         "cells": [_cell(cell, run) for cell in verdict.cells if not cell.control],
-        "controls": {name: check.as_json() if check else None for name, check in controls.items()},
-        "convergence": [one.as_json() for one in verdict.convergence],
+        "controls": {name: check.to_json() if check else None for name, check in controls.items()},
+        "convergence": [one.to_json() for one in verdict.convergence],
         "missing": verdict.missing,
         "flags": sorted({*verdict.flags, *(flag for cell in verdict.cells if not cell.control for flag in cell.flags)}),
         "provenance": dict(run.provenance),
@@ -46,7 +46,7 @@ def as_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str,
 
 def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
     tally = finding.tally
-    told = {
+    found = {
         "scenario": tally.scenario,
         "regime": tally.regime,
         "defense": tally.defense,
@@ -60,11 +60,11 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "at_most": tally.at_most,
         "attempted": tally.attempted,
         "failed": tally.failed,
-        "searches": {search.metric: search.as_json() for search in tally.searches},
+        "searches": {search.metric: search.to_json() for search in tally.searches},
         "update_bytes": tally.bytes,
         "metrics": {name: _estimate(value) for name, value in tally.worst.items()},
     }
-    return told if claim is None else told | {"claim": {"at_most": claim, "supported": finding.supports(claim)}}
+    return found if claim is None else found | {"claim": {"at_most": claim, "supported": finding.supports(claim)}}
 
 
 def _cell(cell: CellResult, run: Run) -> dict[str, Any]:
