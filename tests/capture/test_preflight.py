@@ -107,7 +107,7 @@ def test_a_model_that_does_not_fit_is_told_by_its_layer() -> None:
 def test_a_capture_never_names_code() -> None:
     with pytest.raises(ConfigError, match=r"unknown name 'evil.py:build'"):
         model_of(replace(PLAIN, model="evil.py:build"))
-    with pytest.raises(ConfigError, match="model: the capture names none, add --model"):
+    with pytest.raises(ConfigError, match="model: the capture does not name one, set `model`"):
         model_of(replace(PLAIN, model=""))
 
 

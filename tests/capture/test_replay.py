@@ -123,5 +123,5 @@ def test_rows_that_are_told_are_taken() -> None:
     found = find(capture, model_of(capture), {2: ("client-0",)}, dataset(), given=(4, 5))
     assert replayed(capture, found.batches["client-0"]).status == "reproduced"
     for wrong in ((4,), (4, 48), (-1, 3)):
-        with pytest.raises(ConfigError, match="--pictures: expected 2 rows from 0 to 47"):
+        with pytest.raises(ConfigError, match="pictures: must be 2 rows from 0 to 47"):
             find(capture, model_of(capture), {2: ("client-0",)}, dataset(), given=wrong)

@@ -36,6 +36,7 @@ def scene(private: Batch | None = PRIVATE, knows_labels: bool = True) -> Scenari
 
 class Onlooker:
     plants = False
+    requires = frozenset()
 
     def plant(self, model, public, seed):
         return model

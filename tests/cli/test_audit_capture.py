@@ -121,7 +121,7 @@ def test_a_told_defense_meets_both_attackers(undefended: Capture) -> None:
         (["--attacker", "malicious"], "--attacker: the model of a capture is sent already"),
         (["--model", "resnet18"], "c.safetensors: weights/"),
         (["--data", "digits"], "--data: has pictures of"),
-        ([*PICTURES, "--pictures", "1,2"], "--pictures: expected 1 rows"),
+        ([*PICTURES, "--pictures", "1,2"], "--pictures: must be 1 rows"),
         (["--capture", "nowhere.safetensors"], "nowhere.safetensors: no such file"),
     ],
 )
@@ -150,7 +150,7 @@ def test_another_size_than_that_of_the_bottleneck_is_refused(capsys: pytest.Capt
 
 def test_pictures_without_a_capture_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert run("audit", "--pictures", "1") == 2
-    assert "--pictures: is about a captured round, add --capture" in capsys.readouterr().err
+    assert "--pictures: is about a captured round, set --capture" in capsys.readouterr().err
 
 
 def test_show_tells_what_is_there(undefended: Capture, capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,7 +197,7 @@ def test_clients_with_different_numbers_of_pictures_are_scenarios_of_their_own()
 def test_rows_are_of_data_and_different(undefended: Capture, capsys) -> None:
     save("c.safetensors", undefended)
     assert run("audit", "--capture", "c.safetensors", "--pictures", "0", "--out", "o") == 2
-    assert capsys.readouterr().err == "error: --pictures: are rows of --data, which is not given, add it\n"
+    assert capsys.readouterr().err == "error: --pictures: names rows of --data, which is not given, add it\n"
     assert not Path("o").exists()
 
 

@@ -67,13 +67,13 @@ def test_pictures_on_which_gallery_and_decibels_disagree_are_named():
 def test_nothing_to_compare_says_nothing():
     assert compared([]) is None
     alone = [trial(i, 10.0 + i, 0.0) for i in range(5)]
-    assert "In all 5 trials the squared error and the gallery say the same." in " ".join(page(alone).split())
+    assert "In all 5 trials squared error and gallery agree." in " ".join(page(alone).split())
 
 
 def test_the_card_shows_searches_with_chance_and_interval_and_what_a_client_sends():
     told = " ".join(page([trial(0, 25.0, 1.0), trial(1, 11.0, 0.0)], update_bytes={"scene": {"none": 57_294}}).split())
     assert "among the 5 nearest, pixels" in told
-    assert "chance 0.50 %" in told
+    assert "random guessing 0.50 %" in told
     assert "1\u201399 %" in told
     assert "57.3 kB" in told
 

@@ -125,8 +125,8 @@ def test_every_finding_has_its_card_with_counts_bound_failures_and_control(folde
     for card, finding in zip(cards, verdict.findings, strict=True):
         tally, told = finding.tally, words("</style>" + card)
         assert f"{tally.leaked} of {tally.scored} leaked" in told
-        assert f"{tally.identified} of {tally.scored} identified among 1,000 (chance" in told
-        assert "of such pictures, 95 % confidence, to these attacks" in told
+        assert f"{tally.identified} of {tally.scored} identified among 1,000 (random guessing:" in told
+        assert "of such pictures leak to these attacks (95 % confidence)" in told
         assert f"Failed trials {tally.failed} of {tally.attempted}" in told
         assert finding.verdict in told
         assert ("Same attacks without a defense" in told) == (not tally.undefended)
@@ -184,7 +184,9 @@ def test_a_claim_is_supported_or_not(pictures, supported):
     assert ("at most 1 % of such pictures leak Not supported" in told) == (not supported)
     assert "needs at least 299 pictures" in told
     bound = 100 * at_most(0, pictures)
-    assert f"at most {'1.00' if supported else '1.01'} % (95 % confidence" in told
+    assert (
+        f"at most {'1.00' if supported else '1.01'} % of such pictures leak to these attacks (95 % confidence" in told
+    )
     assert abs(bound - 1) < 0.01
     assert ">Claim: at most" not in render(run_of(*records))
 
@@ -318,7 +320,7 @@ def test_missing_pictures_config_and_provenance_do_not_stop_a_report(folder):
     for path in (*(folder / "images").iterdir(), folder / "config.toml", folder / "provenance.json"):
         path.unlink()
     page = write_report(folder).read_text()
-    assert "The run kept no pictures" in page
+    assert "The run stored no pictures" in page
     assert page.count("not stated: treated as known to the attacker") >= 10
     assert "no provenance.json" in page
     assert "among the gallery" in page

@@ -60,7 +60,7 @@ FLAGS: dict[str, Flag] = {
             "TF32 keeps about three decimal digits in each product. Attacks that search are barely affected, but "
             "closed-form attacks divide small gradients and lose many decibels: they look weaker than they are."
         ),
-        do_this="Repeat the cells that decide anything with `--precision float32`.",
+        do_this="Repeat the cells that decide anything with `precision = float32`.",
     ),
     "non-finite": Flag(
         title="Numbers that are not finite",
@@ -70,20 +70,20 @@ FLAGS: dict[str, Flag] = {
             "a broken attack is not evidence of protection."
         ),
         do_this=(
-            "Lower the attack's rate or run it with `--precision float64`. If it only happens with a defense, look at "
+            "Lower the attack's rate or run it with `precision = float64`. If it only happens with a defense, look at "
             "what that defense sends: exact zeros and very large values are the usual cause."
         ),
     ),
     "no-truth": Flag(
         title="There is no original to compare with",
-        raised_if="a captured round is audited without `--data`, so that nobody here knows the client's pictures.",
+        raised_if="a captured round is audited without `data`, so that the client's pictures are not known.",
         explanation=(
             "Nothing can be scored, and there is no verdict. `match` says how well the reconstruction explains the "
             "update that was received: several pictures can do so nearly alike, and a defense lowers it without hiding "
             "anything. What counts is what a person recognizes that is not in the picture made without the update."
         ),
         do_this=(
-            "Look at the pictures. If the client's pictures can be had, give them with `--data`; if not, simulate the "
+            "Look at the pictures. If the client's pictures can be had, set `data`; if not, simulate the "
             "same model and training on pictures like them and audit that."
         ),
     ),
@@ -100,7 +100,7 @@ FLAGS: dict[str, Flag] = {
         ),
         do_this=(
             "Read `replay` in provenance.json: it names what was tried and what fits best. Give the right pictures "
-            "with `--pictures`, or mend the capture."
+            "with `pictures`, or mend the capture."
         ),
     ),
     "labels-inferred": Flag(
@@ -110,7 +110,7 @@ FLAGS: dict[str, Flag] = {
             "Label inference can be wrong, above all for large batches, and a wrong label weakens the reconstruction. "
             "An attacker who happens to know the labels may see more than these scores show."
         ),
-        do_this="Run the same audit with `--labels known` and report the worse of the two.",
+        do_this="Run the same audit with `labels = known` and report the worse of the two.",
     ),
     "repeated-labels": Flag(
         title="Labels repeat within the batch",
@@ -134,7 +134,7 @@ FLAGS: dict[str, Flag] = {
         ),
         do_this=(
             "Audit the defenses in the diagnostic case too: a batch size of 1, one local step, known labels and no "
-            "`--weights`."
+            "`weights`."
         ),
     ),
     "single-stage": Flag(
@@ -146,20 +146,20 @@ FLAGS: dict[str, Flag] = {
         ),
         do_this=(
             "Audit checkpoints of the start, about 1 %, about 10 % and the end of training, for instance with "
-            "`--also weights=...`, and report the worst."
+            "`also.weights`, and report the worst."
         ),
     ),
     "single-batch-size": Flag(
         title="One batch size only",
         raised_if="every audited scenario has the same number of pictures per client.",
         explanation="Smaller batches usually leak more, and the last batch of a client is often a small one.",
-        do_this="Add sizes, 1 among them: `--also batch_size=1,4`.",
+        do_this="Add sizes, 1 among them: `also.batch_size = [1, 4]`.",
     ),
     "single-local-steps": Flag(
         title="One number of local steps only",
         raised_if="every audited scenario takes the same number of local steps.",
         explanation="One step (FedSGD) and several (FedAvg) leak differently; an attack can fit one and not the other.",
-        do_this="Add the other: `--also local_steps=1,5`.",
+        do_this="Add the other: `also.local_steps = [1, 5]`.",
     ),
     "no-ablation": Flag(
         title="What the attacker knows was not varied",
@@ -168,7 +168,7 @@ FLAGS: dict[str, Flag] = {
             "Known labels and fixed statistics make an attack easier. Without the other cases nobody can tell how much "
             "of the result rests on them."
         ),
-        do_this="Vary one at a time: `--also labels=known,inferred --also batchnorm=eval,batch`.",
+        do_this='Vary one at a time: `also.labels = ["known", "inferred"]`, then `also.batchnorm = ["eval", "batch"]`.',
     ),
     "unknown-weights": Flag(
         title="A metric with weights of its own",
@@ -196,13 +196,13 @@ FLAGS: dict[str, Flag] = {
             "Bootstrap intervals of means are too narrow: at 95 % they were measured to cover 89 % with 8 values, "
             "92 % with 16 and 94.5 % with 100."
         ),
-        do_this="Audit more pictures: `--images 300` supports a claim of at most 1 %.",
+        do_this="Audit more pictures: `images = 300` supports a claim of at most 1 %.",
     ),
     "convergence-not-checked": Flag(
         title="Convergence was not checked",
         raised_if="no attack was also run with twice its steps.",
         explanation="An attack that was stopped early looks like a defense that holds.",
-        do_this="Leave `--convergence` on (a quick budget switches it off).",
+        do_this="Leave `convergence` on (a quick budget switches it off).",
     ),
     "not-converged": Flag(
         title="Twice the steps changed the result",
@@ -211,7 +211,7 @@ FLAGS: dict[str, Flag] = {
             "its loss changes by 1 % or more."
         ),
         explanation="The attack had not reached its end, so what it shows is a lower bound on what leaks.",
-        do_this="Raise `steps` or choose `--budget thorough`, until doubling again changes nothing.",
+        do_this="Raise `steps` or choose `budget = thorough`, until doubling again changes nothing.",
     ),
     "adaptive-weaker": Flag(
         title="Knowing the defense made the attack weaker",

@@ -24,7 +24,9 @@ def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") ->
     """`spec` is what the user names; a capture itself can name a model of the catalogue and nothing else."""
     if not spec and capture.model not in MODELS:
         if not capture.model:
-            raise ConfigError(f"{where}: model: the capture names none, add --model NAME or --model file.py:factory")
+            raise ConfigError(
+                f"{where}: model: the capture does not name one, set `model` to a name or to file.py:factory"
+            )
         raise unknown("model", capture.model[:100], MODELS, f"{where}: model")
     model = as_sent(bare_model(spec or capture.model, capture, capture.normalization), capture.weights)
     _check_names(model.state_dict(), capture.weights, where)
@@ -47,7 +49,7 @@ def bare_model(spec: str, capture: Capture, normalization: Normalization | None)
             model.eval()(torch.zeros(1, *capture.shape))  # lazy layers get their shapes
         return model
     if spec not in MODELS:
-        raise unknown("model", spec, MODELS, "--model")
+        raise unknown("model", spec, MODELS)
     constants: dict[str, Any] = {} if normalization is None else dict(zip(("mean", "std"), normalization, strict=True))
     return MODELS[spec](classes=capture.classes, shape=capture.shape, seed=0, **constants)
 

@@ -54,20 +54,23 @@ def _check_rows(counts: Mapping[str, int], dataset: Dataset, given: Sequence[int
     if len(given) != needed or strange:
         got = f"{strange[0]}" if strange else f"{len(given)}"
         raise ConfigError(
-            f"--pictures: expected {needed} rows from 0 to {last}, client after client in the order "
-            f"{', '.join(list(counts)[:5])}, got {got}"
+            f"must be {needed} rows from 0 to {last}, client after client in the order "
+            f"{', '.join(list(counts)[:5])}, got {got}",
+            key="pictures",
         )
     dealt = _deal(counts, list(given))
     for client, own in dealt.items():
         if len(set(own)) < len(own):
-            raise ConfigError(f"--pictures: {client} is given a row twice, name {len(own)} different ones")
+            raise ConfigError(f"{client} is given a row twice, name {len(own)} different ones", key="pictures")
     return dealt
 
 
 def _in_order(counts: Mapping[str, int], dataset: Dataset) -> dict[str, list[int]]:
     needed = sum(counts.values())
     if len(dataset.images) < needed:
-        raise ConfigError(f"--data: has {len(dataset.images)} pictures, the captured clients hold {needed}, give all")
+        raise ConfigError(
+            f"has {len(dataset.images)} pictures, the captured clients hold {needed}, give all", key="data"
+        )
     return _deal(counts, list(range(needed)))
 
 

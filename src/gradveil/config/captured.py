@@ -26,7 +26,7 @@ def settle(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
     scenario = raw.get("scenario")
     if not isinstance(scenario, Mapping) or not scenario.get("capture"):
         if isinstance(scenario, Mapping) and scenario.get("pictures"):
-            raise ConfigError(f"{where('scenario.pictures')}: is about a captured round, add --capture FILE")
+            raise ConfigError("is about a captured round, set `capture` too", key=where("scenario.pictures"))
         return raw
     if not isinstance(scenario["capture"], str):
         raise ConfigError(f"{where('scenario.capture')}: expected the path of a capture, correct it")

@@ -97,12 +97,14 @@ def open_case(config: AuditConfig) -> Case:
 def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
     if not config.scenario.data:
         if config.scenario.pictures:
-            raise ConfigError("--pictures: are rows of --data, which is not given, add it")
+            raise ConfigError("names rows of `data`, which is not given, add it", key="pictures")
         return None
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:
         got = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
-        raise ConfigError(f"--data: has {got}, the capture says {capture.shape} in {capture.classes}, give its own")
+        raise ConfigError(
+            f"has {got}, the capture {capture.shape} in {capture.classes}, give the clients' data", key="data"
+        )
     return dataset
 
 
@@ -133,7 +135,9 @@ def _scenario(
         public=None if found is None else found.public,
     )
     if found is None and scenario.threat.knows_labels and scenario.received and scenario.received.labels is None:
-        raise ConfigError("--labels: the capture tells none and there is no --data to read them off, use inferred")
+        raise ConfigError(
+            "the capture has no labels and there is no `data` to read them from, set `labels = inferred`", key="labels"
+        )
     return with_replays(scenario, [replays[client].status for client in clients] if replays else [])
 
 

@@ -40,7 +40,7 @@ def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
     model = scenario.get("model") if isinstance(scenario, Mapping) else None
     if isinstance(model, str) and is_user_model(model):
         raise ConfigError(
-            f"{path}: scenario.model: a model file is never taken from a config, give it as --model {model}"
+            f"{path}: scenario.model: a model file is never taken from a config, give it as `model = {model}`"
         )
 
 
@@ -48,7 +48,7 @@ def refuse_tagger(raw: Mapping[str, Any], path: Path) -> None:
     tagger = raw.get("tagger")
     if isinstance(tagger, str) and is_user_model(tagger):
         raise ConfigError(
-            f"{path}: tagger: a classifier's file is never taken from a config, give it as --tagger {tagger}"
+            f"{path}: tagger: a classifier's file is never taken from a config, give it as `tagger = {tagger}`"
         )
 
 
@@ -60,7 +60,7 @@ def refuse_generators(raw: Mapping[str, Any], path: Path) -> None:
             if isinstance(value, str) and CODE.search(value):
                 raise ConfigError(
                     f"{path}: attack.{label}.{key}: a Python file is never taken from a config, "
-                    f"give it as --attack {label}:{key}={value}"
+                    f"give it as `attack = {label}:{key}={value}`"
                 )
 
 

@@ -113,7 +113,7 @@ def _record(run: Run, key: str) -> Record:
     records = {record.key: record for record in run.records}
     if key not in records:
         near = get_close_matches(key, records, n=SHOWN)
-        raise unknown("trial", key, near or list(records)[:SHOWN], "--trial")
+        raise unknown("trial", key, near or list(records)[:SHOWN])
     return records[key]
 
 
@@ -134,7 +134,7 @@ def _rebuild(run: Run, model: str) -> Audit:
         raise ConfigError(f"{run.folder}: was made through the library by hand, only its own code can run it again")
     written = scenario.get("model")
     if model and Path(model).name != Path(str(written)).name:
-        raise ConfigError(f"--model: the model of this run is {written}, give its file and factory")
+        raise ConfigError(f"the model of this run is {written}, give its file and factory", key="model")
     given = {**raw, "scenario": {**scenario, "model": model or written}}
     audit = build(from_tables(given, lambda key: f"{path}: {key}"))
     # the file may lie elsewhere today: its weights are compared, not its path
@@ -158,7 +158,9 @@ def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], 
     """The shard that holds the trial, run as it was: all of it, since a batch rounds as one, on as many threads."""
     groups = (group for group in shards(audit, compute, origin["shard"]) if any(key in cell.keys for cell in group))
     if (group := next(groups, None)) is None:
-        raise ConfigError(f"--trial: {key} is in the journal and not in what this version would run, use that one")
+        raise ConfigError(
+            f"{key} is in the journal, but this version does not run it, use the version of the run", key="trial"
+        )
     own = next(cell for cell in group if key in cell.keys)
     there = {record.client for record in run.records if record.key in set(own.keys)}  # others had dropped out
     group, own = [cell.only(there) for cell in group], own.only(there)

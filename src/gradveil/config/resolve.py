@@ -116,7 +116,7 @@ def needed_files(metric: str) -> list[tuple[str, str]]:
 def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
     if scenario.capture and not scenario.model:
         raise ConfigError(
-            f"{where('scenario.model')}: the capture names none, add --model NAME or --model file.py:factory"
+            "the capture does not name one, set `model` to a name or to file.py:factory", key=where("scenario.model")
         )
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))

@@ -37,7 +37,7 @@ def test_found_among_five_beyond_chance_is_a_leak_though_nothing_is_nearest():
     verdict = judge(run_of(undefended(20), group))
     finding = next(f for f in verdict.findings if f.tally.defense == "d")
     assert finding.verdict == "leaks"
-    assert "8 of 20 pictures the original is among the five nearest" in " ".join(finding.reasons)
+    assert "8 of 20 pictures the original ranked among the 5 nearest" in " ".join(finding.reasons)
 
 
 def test_what_chance_explains_is_no_leak():

@@ -67,7 +67,7 @@ def check_positive(run: Run, baselines: Baselines) -> Check | None:
     believed = enough and failed <= MOST_FAILED * len(records)
     message = f"without a defense these attacks recover {hits} of {len(pictures)} pictures"
     if not enough:
-        message += f", and {POSITIVE_NEEDS:.0%} are needed before their failure means anything"
+        message += f", but at least {100 * POSITIVE_NEEDS:.0f} % are needed"
     elif not believed:
         message += f", but {failed} of {len(records)} trials failed"
     return _check(str(scenario), len(pictures), failed, hits, believed, message)
@@ -96,9 +96,11 @@ def check_negative(run: Run, kind: str) -> Check | None:
     hits = sum(r.scores[FIRST] > 0 for r in records)
     chance = 1 / run.gallery if run.gallery else 1.0
     passed = not beats_guessing(records, FIRST, chance)
-    message = f"{hits} of {len(records)} identified, chance {chance:.2%}"
+    message = f"{hits} of {len(records)} identified (random guessing: {100 * chance:.2f} %)"
     if not passed:
-        message += ": more than chance, so the attack knew these pictures before; they are not counted as leaked"
+        message += (
+            ": more than guessing explains, so the attack knew these pictures before; they are not counted as leaked"
+        )
     scenarios = ", ".join(dict.fromkeys(r.scenario for r in records))
     return _check(scenarios, len(records), failed, hits, passed, message)
 

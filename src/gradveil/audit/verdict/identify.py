@@ -19,8 +19,7 @@ from gradveil.experiment.record import Record
 
 FIRST = IDENTIFICATION.name
 ERROR = 0.05
-BY = {"features": " by what a network sees", "detail": " by its detail"}  # other than pixels
-SAID = {1: "is the nearest", 5: "is among the five nearest"}
+BY = {"features": " by network features", "detail": " by detail"}  # other than pixels
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +32,7 @@ class Search:
     of: int
     chance: float | None  # that a picture is found by at least one of the attacks though none saw anything
     level: float  # of the test against chance
+    gallery: int | None = None  # pictures compared, the original included
     believed: bool = True  # false: attacks that have not seen the update find more than chance explains, too
 
     @property
@@ -58,9 +58,11 @@ class Search:
     @property
     def sentence(self) -> str:
         """A sentence for a reader who knows nothing of metrics."""
-        where = BY.get(self.on, "")
-        chance = "unknown" if self.chance is None else f"{self.chance:.1%}"
-        return f"Of {self.hits} of {self.of} pictures the original {SAID[self.top]}{where}; chance explains {chance}."
+        place = "was the nearest" if self.top == 1 else f"ranked among the {self.top} nearest"
+        size = "" if self.gallery is None else f" of {self.gallery:,}"
+        guessing = "unknown" if self.chance is None else f"{100 * self.chance:.1f} %"
+        where = f"{size}{BY.get(self.on, '')}"
+        return f"For {self.hits} of {self.of} pictures the original {place}{where} (random guessing: {guessing})."
 
     def to_json(self) -> dict[str, Any]:
         counts = {"hits": self.hits, "of": self.of, "low": self.interval.low, "high": self.interval.high}
@@ -106,6 +108,7 @@ def _search(
         lookup=facts.lookup,
         hits=sum(any(baselines.is_found(r, facts.name) for r in of_one) for of_one in pictures),
         of=len(pictures),
+        gallery=gallery,
         chance=None if alone is None else 1 - (1 - alone) ** tries,
         level=1 - ERROR / (1 if facts.name == FIRST else others),
     )

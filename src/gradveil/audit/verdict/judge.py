@@ -26,10 +26,10 @@ from gradveil.experiment.record import NOT_REPLAYED
 
 Word = Literal["leaks", "no leak found", "inconclusive", "not evaluated"]
 UNSCORED = (
-    "The originals are not at hand, so nothing was scored.",
-    "Look at the reconstructions: whatever can be recognized, and is not in the picture made without the update, "
+    "The originals are not available, so nothing was scored.",
+    "Look at the reconstructions: what you recognize there, and not in the picture made without the update, "
     "came from the client.",
-    "A high match of the updates is no proof, and a low one no protection; with --data the audit can score.",
+    "A high match of the updates is not a proof, and a low match is not a protection. Set `data` to score them.",
 )
 WORST_FIRST: tuple[Word, ...] = ("leaks", "inconclusive", "not evaluated", "no leak found")
 
@@ -117,23 +117,25 @@ def _finding(tally: Tally, control: Check | None, missing: int) -> Finding:
 
 def _leaks(tally: Tally) -> Iterator[str]:
     if tally.leaked:
-        yield f"{tally.leaked} of {tally.scored} pictures leaked: identified, {MARGIN:g} dB closer than any control."
+        closer = f"{MARGIN:g} dB or more closer than any control"
+        yield f"{tally.leaked} of {tally.scored} pictures leaked: identified, {closer}."
     if tally.beats_chance:
-        yield f"{tally.identified} of {tally.scored} pictures were identified; chance explains {tally.chance:.1%}."
+        guessing = f"random guessing: {100 * (tally.chance or 0):.1f} %"
+        yield f"{tally.identified} of {tally.scored} pictures were identified ({guessing})."
     yield from (search.sentence for search in tally.found_otherwise)
 
 
 def _open(tally: Tally, control: Check | None, missing: int) -> Iterator[str]:
     if control is None:
-        yield "There is no positive control in this run: nobody knows whether these attacks work here at all."
+        yield "This run has no positive control, so it is unknown whether these attacks work here."
     elif not control.passed:
         yield f"The positive control failed: {control.message}."
     if wrong := len({record.client for record in tally.records if NOT_REPLAYED in record.flags}):
-        yield f"The given pictures do not reproduce the updates of {wrong} clients: scores may be of the wrong ones."
+        yield f"The given pictures do not reproduce the updates of {wrong} clients: scores may be about wrong pictures."
     if tally.failed > MOST_FAILED * tally.attempted:
-        yield f"{tally.failed} of {tally.attempted} trials failed; what they would have shown is not known."
+        yield f"{tally.failed} of {tally.attempted} trials failed; it is unknown what they would have shown."
     if tally.scored < tally.pictures:
-        yield f"{tally.pictures - tally.scored} of {tally.pictures} pictures have no score at all."
+        yield f"{tally.pictures - tally.scored} of {tally.pictures} pictures have no score."
     if missing:
         yield f"The run is not finished: {missing} trials are missing."
     if tally.identified is None:
