@@ -14,7 +14,7 @@ from gradveil.core.server import observe_received
 from gradveil.engine.estimate_training import estimate_training
 
 
-def estimate_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
+def describe_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
     """In words. Clients with the fewest pictures tell most; a defense misleads it."""
     least = min(count or 1 for count in capture.examples.values())
     clients = [client for client, count in capture.examples.items() if (count or 1) == least]

@@ -101,7 +101,7 @@ def _notes(found: Capture, model: str, file: Path, estimate: bool) -> list[str]:
     sent = model_of(found, model, file)
     notes = check_capture(found, sent, file)
     if estimate:
-        from gradveil.capture.estimate import estimate_training
+        from gradveil.capture.estimate import describe_training
 
-        notes.append(estimate_training(found, sent))
+        notes.append(describe_training(found, sent))
     return notes
