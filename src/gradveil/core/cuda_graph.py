@@ -26,13 +26,13 @@ def captured(step: Step, changed: Sequence[Tensor]) -> Step:
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            told = step()
+            result = step()
     finally:
         for x, was in zip(changed, before, strict=True):
             x.copy_(was)
 
     def replay() -> Tensor:
         graph.replay()
-        return told
+        return result
 
     return replay

@@ -105,7 +105,7 @@ def outer_layers(model: nn.Module, params: Params, seen: Observation) -> tuple[s
 
 
 def products_of_updates(model: nn.Module, params: Params, seen: Observation, names: tuple[str, ...]) -> tuple[str, ...]:
-    """A layer whose rows are no pictures, that is used twice or whose weights are used elsewhere is not told."""
+    """A layer whose rows are no pictures, that is used twice or whose weights are used elsewhere is left out."""
     like = next(iter(params.values()))
     rng = Seed().rng()
     batch = Batch(uniform((2, *seen.shape), rng, like), uniform((2, seen.classes), rng, like).softmax(-1))
@@ -116,6 +116,6 @@ def products_of_updates(model: nn.Module, params: Params, seen: Observation, nam
     return tuple(name for name in names if name in came and alike(gone[name].T @ came[name], whole[name]))
 
 
-def alike(told: Tensor, whole: Tensor) -> bool:
+def alike(product: Tensor, whole: Tensor) -> bool:
     """Never where there is no gradient, as behind a head of zeros: nothing was tried then."""
-    return bool((told - whole).norm() < ALIKE * whole.norm())
+    return bool((product - whole).norm() < ALIKE * whole.norm())
