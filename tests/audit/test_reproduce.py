@@ -161,10 +161,10 @@ def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: P
 
 def test_an_unknown_trial_is_answered_with_a_few_near_ones(folder: Path) -> None:
     wrong = records(folder)[0].key.replace("linear", "linaer")
-    with pytest.raises(ConfigError, match=r"--trial: unknown name .*did you mean 'digits-mlp-b2/") as told:
+    with pytest.raises(ConfigError, match=r"trial: unknown name .*did you mean 'digits-mlp-b2/") as told:
         reproduce(folder, wrong)
     assert str(told.value).count("digits-mlp-b2/") <= 5
-    with pytest.raises(ConfigError, match="--trial: unknown name 'x', known: ") as told:
+    with pytest.raises(ConfigError, match="trial: unknown name 'x', known: ") as told:
         reproduce(folder, "x")
     assert str(told.value).count(", digits") <= 3
 
