@@ -37,9 +37,8 @@ from PIL import Image
 from torch import Tensor
 
 from gradveil.core.seeds import Seed
-from gradveil.transforms.draw import Draw
 from gradveil.transforms.library import LIBRARIES, Entry
-from gradveil.transforms.policy import Policy
+from gradveil.transforms.policy import Draw, Policy
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests" / "policies"))
 from pil_transforms import PIL  # pyright: ignore[reportMissingImports]

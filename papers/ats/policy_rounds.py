@@ -16,7 +16,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.search.per_sample import OnePicture
 from gradveil.transforms import Policy
-from gradveil.transforms.draw import Draw
+from gradveil.transforms.policy import Draw
 
 AT_ONCE = 500  # gradients of single pictures
 

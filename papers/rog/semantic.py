@@ -47,7 +47,7 @@ from gradveil.core.types import Batch
 from gradveil.data import Dataset, load
 from gradveil.defenses import DEFENSES
 from gradveil.engine.gan_inversion import Likeness
-from gradveil.generators.files import is_user_generator
+from gradveil.generators.generator import is_user_generator
 from gradveil.generators.provenance import check_not_trained_on
 from gradveil.transforms.picture import picture_grid
 from gradveil.metrics import METRICS, Metric

@@ -23,7 +23,7 @@ from gradveil.data.photos import photos
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models.resnet20 import resnet20_4
-from gradveil.models.vgg7 import lenet5
+from gradveil.models.vgg import lenet5
 
 SHAPE = (3, 8, 8)
 

@@ -20,7 +20,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.engine.gan_inversion import GanInversion, Likeness, Targets, fit_size
 from gradveil.engine.perceptual import Perceptual
-from gradveil.generators.files import load_generator
+from gradveil.generators.generator import load_generator
 from gradveil.generators.provenance import check_not_trained_on, record_of
 from gradveil.metrics.lpips import perceptual_distance
 from gradveil.metrics.psnr import peak_signal_to_noise

@@ -12,8 +12,9 @@ import pytest
 from PIL import Image
 
 from gradveil.core.errors import ConfigError
-from gradveil.data import files, load
-from gradveil.data.files import opened
+from gradveil.data import archive as files
+from gradveil.data import load
+from gradveil.data.archive import opened
 
 
 def png(color: int = 0, size: int = 4) -> bytes:

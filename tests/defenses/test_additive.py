@@ -19,7 +19,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data.photos import photos
-from gradveil.defenses._additive import AdditiveNoise, Distrusting, energy, numbers
+from gradveil.defenses._noise import AdditiveNoise, Distrusting, energy, numbers
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
 from gradveil.metrics.psnr import peak_signal_to_noise

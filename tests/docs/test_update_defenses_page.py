@@ -11,8 +11,7 @@ from blocks import ROOT, blocks, execute
 
 from gradveil.core.check import options_of
 from gradveil.core.seeds import Seed
-from gradveil.defenses import DEFENSES
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import DEFENSES, parse_defense
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
@@ -32,7 +31,7 @@ def test_the_code_runs() -> None:
 def test_the_command_gives_a_stack_in_its_order() -> None:
     ((_, *options),) = (command for block in blocks(PAGE) for command in block.commands)
     (text,) = (option for option in options if option.startswith("stack:"))
-    assert defense_from(text) == Stack((TopK(sparsity=0.9), Qsgd(bits=3)))
+    assert parse_defense(text) == Stack((TopK(sparsity=0.9), Qsgd(bits=3)))
 
 
 @pytest.mark.parametrize("name", ["gaussian", "laplacian", "prune", "topk", "sign", "uniform", "qsgd"])

@@ -19,7 +19,7 @@ from gradveil.core.client import in_client_mode
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.flower.curious_server import read_rounds
 from gradveil.flower.server import FlowerServer
 from gradveil.flower.server_files import ServerFiles
@@ -75,13 +75,13 @@ def by_flower(folder: Path, federation: Federation, defense: str = "none", **opt
     identity()
     server = served(folder, federation, defense, **options)
     server.main(nodes_of(federation, defense), context())  # type: ignore[arg-type]
-    model = defense_from(defense).model(net())
+    model = parse_defense(defense).model(net())
     ServerFiles(folder).resume(model, momentum=False)
     return state_of(model)
 
 
 def by_the_local_engine(federation: Federation, defense: str = "none") -> State:
-    model, acting = net(), defense_from(defense)
+    model, acting = net(), parse_defense(defense)
     clients = Clients(
         model=in_client_mode(model, federation.local_training(1, 0.0)),
         data=pictures(),

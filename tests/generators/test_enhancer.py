@@ -9,13 +9,12 @@ import torch
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
-from gradveil.generators.enhancer import KIND, Enhancer, load_enhancer
+from gradveil.generators.enhancer import KIND, Enhancer, UNet, load_enhancer, padded
 from gradveil.generators.learn_enhancer import Restoration, Task, train_enhancer
 from gradveil.generators.patch_discriminator import PatchDiscriminator, fooled, judged
 from gradveil.generators.pictures import Source, public_pictures
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course
-from gradveil.generators.unet import UNet, padded
 
 ARCHITECTURE = {"channels": 3, "width": 4}
 

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 from gradveil.attacks.rogs import rogs
 from gradveil.config.load import read_tables
 from gradveil.core.errors import ConfigError
-from gradveil.generators.files import is_user_generator, kind_of, load_generator
+from gradveil.generators.generator import is_user_generator, kind_of, load_generator
 
 OWN = """
 import torch

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.generators.files import load_generator
+from gradveil.generators.generator import load_generator
 from gradveil.generators.progan import ProGan, pixel_norm, widths_of
 from gradveil.generators.stored import store_network
 from gradveil.models.start import weights_from

@@ -20,9 +20,9 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.generators.autoencoder import Autoencoder
+from gradveil.generators.enhancer import UNet
 from gradveil.generators.provenance import check_not_trained_on, picture_hashes, record_of, thumbnails, trained_on
 from gradveil.generators.stored import store_network
-from gradveil.generators.unet import UNet
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 import toys

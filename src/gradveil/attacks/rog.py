@@ -110,7 +110,7 @@ def space_of(name: SpaceName, coarse: Bicubic, weights: str) -> Space:
 
 def generator_space(name: SpaceName, weights: str) -> Decoded:
     """The space of the pictures that the network in a file can draw."""
-    from gradveil.generators.files import AUTOENCODER, kind_of, load_generator
+    from gradveil.generators.generator import AUTOENCODER, kind_of, load_generator
 
     kind = kind_of(weights)  # which refuses code: a config never names any
     if (kind == AUTOENCODER) != (name == "autoencoder"):

@@ -28,9 +28,8 @@ from gradveil.core.preset import Preset
 from gradveil.core.seeds import Seed
 from gradveil.engine.gan_inversion import GanInversion, Pixels, Targets
 from gradveil.engine.perceptual import Perceptual
-from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
-from gradveil.generators.files import AUTOENCODER, is_user_generator, kind_of, load_generator
+from gradveil.generators.generator import AUTOENCODER, Generator, is_user_generator, kind_of, load_generator
 from gradveil.metrics.weights import WHERE
 
 PAPER = Paper(

@@ -15,7 +15,7 @@ from gradveil.core import toml
 from gradveil.core.check import Where, check, check_fields, shown, unknown_key
 from gradveil.core.choice import Choice
 from gradveil.core.errors import ConfigError
-from gradveil.core.read_toml import DEEPEST, read_toml
+from gradveil.core.toml import DEEPEST, read_toml
 
 CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")

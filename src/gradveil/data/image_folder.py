@@ -10,7 +10,7 @@ import numpy as np
 
 from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_channels, check_positive, from_bytes, one_hot, statistics
-from gradveil.data.stack import SUFFIXES, Source, in_turns, stacked
+from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stacked
 
 
 def image_folder(

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gradveil.core.errors import ConfigError
+from gradveil.data.archive import Files, opened
 from gradveil.data.base import Dataset, check_channels, check_positive, check_split, from_bytes, one_hot, statistics
-from gradveil.data.files import Files, opened
-from gradveil.data.stack import SUFFIXES, Source, in_turns, stacked
+from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stacked
 
 LABELS, WORDS = "labels.csv", "classes.csv"
 MOST_CLASSES = 10_000

@@ -13,7 +13,7 @@ import numpy as np
 from gradveil.core.errors import ConfigError
 from gradveil.data.arrays import read_arrays
 from gradveil.data.base import check_labels
-from gradveil.data.picture import read_picture
+from gradveil.data.picture_files import read_picture
 
 LABELS = "cifar100_labels.npz"
 ARCHIVES = {"train": tuple(f"cifar100_train_{k}.zip" for k in range(3)), "test": ("cifar100_test.zip",)}

@@ -19,7 +19,7 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data.base import Dataset, check_amount, check_positive, check_split, from_bytes, one_hot, statistics
-from gradveil.data.picture import read_picture
+from gradveil.data.picture_files import read_picture
 
 Pixel = int | float
 Box = tuple[Pixel, Pixel, Pixel, Pixel]  # left, upper, right, lower

@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
+from gradveil.data.archive import opened
 from gradveil.data.base import Dataset, check_positive, check_split, from_bytes, statistics
-from gradveil.data.files import opened
 from gradveil.data.image_zip import pictures_of, source
-from gradveil.data.stack import stacked
+from gradveil.data.picture_files import stacked
 
 NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+(\.jpg)?(\.chip)?\.(jpg|jpeg|png|webp)", re.ASCII)
 AGES = (15, 30, 45, 60)

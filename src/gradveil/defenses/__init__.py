@@ -2,8 +2,10 @@
 
 from collections.abc import Callable, Mapping
 
-from gradveil.core.choice import Choice
+from gradveil.core.check import check_options, missing_options
+from gradveil.core.choice import Choice, parse_choice
 from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.defenses.ats import Ats
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
@@ -55,3 +57,22 @@ def find_defense(shapes: Mapping[str, tuple[int, ...]]) -> Choice | None:
     classes = {name: row for name, row in DEFENSES.items() if isinstance(row, type)}
     found = ((name, row.find_in(shapes)) for name, row in classes.items())
     return next((Choice(name=name, options=options) for name, options in found if options is not None), None)
+
+
+def parse_defense(text: str, where: str = "--defense") -> Defense:
+    """Names, options and ranges checked as by an audit.
+
+    >>> parse_defense("prune:ratio=0.5")
+    Prune(ratio=0.5)
+    """
+    choice = parse_choice(text, where, DEFENSES)
+    if choice.name not in DEFENSES:
+        raise unknown("defense", choice.name, DEFENSES, where)
+    factory = DEFENSES[choice.name]
+    options = check_options(factory, choice.options, lambda key: f"{where}: {key}", f"{choice.name}.")
+    if missing := missing_options(factory, options):
+        raise ConfigError(f"{where}: {choice.name} needs {', '.join(missing)}")
+    try:
+        return factory(**options)
+    except (GradveilError, ValueError, TypeError) as error:
+        raise ConfigError(f"{where}: {error}") from error

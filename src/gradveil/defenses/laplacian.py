@@ -13,7 +13,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import uniform
-from gradveil.defenses._additive import AdditiveNoise
+from gradveil.defenses._noise import AdditiveNoise
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.core.types import Images
 from gradveil.engine.priors.prior import TotalVariation
-from gradveil.transforms import tone
+from gradveil.transforms import color
 
 Finish = Callable[[Images], Images]  # pictures of all clients as the search left them, to pictures as reported
 
@@ -35,7 +35,7 @@ def equalize(images: Images) -> Images:
     flat = images.flatten(0, -4)
     largest = flat.abs().amax((1, 2, 3), keepdim=True).clamp_min(torch.finfo(flat.dtype).tiny)
     level = (flat / largest).clamp(0, 1).float()
-    return tone.equalize(level, level.new_zeros(len(level))).to(images).view_as(images)
+    return color.equalize(level, level.new_zeros(len(level))).to(images).view_as(images)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from gradveil.engine.chunks import Trials, bytes_of
 from gradveil.engine.descent import Descent, Objective, best_of, eager, graphed
 from gradveil.engine.optimizer import Adam, CosineDecay
 from gradveil.engine.perceptual import Perceptual
-from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
+from gradveil.generators.generator import Generator
 
 Pixels = Literal["mean", "norm"]
 NOISE, CLASS = "noise", "class"

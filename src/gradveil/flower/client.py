@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gradveil.core.client import in_client_mode, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.types import Batch
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import ArraysError, only_arrays, record_of, tensors_of
 from gradveil.flower.defense_mod import bind_defense, load_arrays
 from gradveil.flower.strategy import CLIENT, EXAMPLES, LOSS, ROUND
@@ -94,7 +94,7 @@ def client_app(
     `seed` is for simulations, which give the local engine's numbers with the federation's own; left out, the random
     numbers come from the operating system anew in every round.
     """
-    built = defense_from(defense, "client_app") if isinstance(defense, str) else defense
+    built = parse_defense(defense, "client_app") if isinstance(defense, str) else defense
     client = FlowerClient(model=model, data=data, federation=federation, defense=built, seed=seed, public=public)
     app = ClientApp(mods=list(mods))
     app.train()(client.train)

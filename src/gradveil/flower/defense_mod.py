@@ -19,7 +19,7 @@ from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
 
 ClientCall = Callable[[Message, Context], Message]
@@ -97,7 +97,7 @@ def veil(
     `trainable`: the model or the names of its parameters, where buffers are not torch's running statistics. `seed` is
     for tests; left out, the random numbers come from the operating system anew in every round.
     """
-    built = defense_from(defense, "veil") if isinstance(defense, str) else defense
+    built = parse_defense(defense, "veil") if isinstance(defense, str) else defense
     return Veil(defense=built, trainable=trainable, seed=seed, public=public)
 
 

@@ -15,7 +15,7 @@ from torch import nn
 
 from gradveil.core.files import private_files
 from gradveil.core.types import Batch
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import record_of, tensors_of
 from gradveil.flower.client import MakeModel
 from gradveil.flower.curious_server import CuriousServer
@@ -48,7 +48,7 @@ class FlowerServer:
     wait: float = 600.0
 
     def main(self, grid: Grid, context: Context) -> None:
-        model = defense_from(self.defense, "server_app").model(self.model())
+        model = parse_defense(self.defense, "server_app").model(self.model())
         files = ServerFiles(self.folder)
         momentum = self.strategy is None and self.federation.method == "fedsgd" and self.federation.momentum > 0
         done, velocity = files.resume(model, momentum)

@@ -21,7 +21,7 @@ from gradveil.core.files import private_files, write_whole
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.provenance import TELLING, differences
 from gradveil.core.types import Batch
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
 from gradveil.flower.simulation import Job
 from gradveil.models import MODELS, load_weights
@@ -132,7 +132,7 @@ def check_simulation(model_name: str, federation: Federation, defense_text: str)
         raise unknown("model", model_name, MODELS)
     if federation.topology != "central":
         raise ConfigError(f"{federation.topology} has no server, use `engine = local`", key="topology")
-    return defense_from(defense_text)
+    return parse_defense(defense_text)
 
 
 def _run(command: list[str], log: Path) -> None:

@@ -17,14 +17,13 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.generators.degrade import Damage, degrade, noise_bank
-from gradveil.generators.enhancer import KIND, Enhancer
+from gradveil.generators.enhancer import KIND, Enhancer, UNet
 from gradveil.generators.patch_discriminator import PatchDiscriminator, fooled, judged
 from gradveil.generators.pictures import PublicPictures
 from gradveil.generators.provenance import record_of
 from gradveil.generators.quality import Figures, figures_of
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course, Progress, told_of, train
-from gradveil.generators.unet import UNet
 from gradveil.models.start import weights_from
 
 RATE = 4e-4

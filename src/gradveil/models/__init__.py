@@ -11,13 +11,10 @@ from gradveil.models.densenet import densenet121
 from gradveil.models.lenet import lenet
 from gradveil.models.mlp import mlp
 from gradveil.models.mobilenet_v2 import mobilenet_v2
-from gradveil.models.resnet18 import resnet18
-from gradveil.models.resnet18_plain import resnet18_plain
+from gradveil.models.resnet import resnet18, resnet18_plain, resnet34
 from gradveil.models.resnet20 import resnet20_4
-from gradveil.models.resnet34 import resnet34
 from gradveil.models.user import load_model
-from gradveil.models.vgg import vgg16
-from gradveil.models.vgg7 import lenet5, vgg7
+from gradveil.models.vgg import lenet5, vgg7, vgg16
 from gradveil.models.vit import of_width as vit_of_width
 from gradveil.models.weights import load_weights
 

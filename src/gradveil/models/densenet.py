@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from gradveil.models.resnet18 import stem
+from gradveil.models.resnet import stem
 from gradveil.models.start import Shape, check_size, normalization, weights_from
 
 GROWTH = 32  # channels that each layer adds

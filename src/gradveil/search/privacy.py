@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.search.similarity import Products, Similarity
-from gradveil.transforms.draw import Draw
+from gradveil.transforms.policy import Draw
 
 Against = Literal["unaware", "adaptive"]
 

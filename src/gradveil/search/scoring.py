@@ -22,10 +22,9 @@ from gradveil.metrics.fsim import feature_similarity
 from gradveil.search.accuracy import jacobians, spread_scores
 from gradveil.search.privacy import Against, PrivacyScore, approach
 from gradveil.search.similarity import Similarity
-from gradveil.transforms.draw import Draw
 from gradveil.transforms.library import Spec
 from gradveil.transforms.pipeline import CropAndFlip
-from gradveil.transforms.policy import Policy
+from gradveil.transforms.policy import Draw, Policy
 
 Kind = Literal["privacy", "accuracy", "fsim"]
 

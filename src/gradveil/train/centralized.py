@@ -16,9 +16,8 @@ from torch import Generator, Tensor, nn
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Update
-from gradveil.transforms.draw import Draw
 from gradveil.transforms.pipeline import CropAndFlip
-from gradveil.transforms.policy import Policy
+from gradveil.transforms.policy import Draw, Policy
 
 FALLS = (3 / 8, 5 / 8, 7 / 8)  # of all steps
 AT_ONCE = 512  # pictures that are classified at once

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.read_toml import read_toml
+from gradveil.core.toml import read_toml
 from gradveil.transforms.operation import OPERATIONS, Operation
 
 MAGNITUDES = 10

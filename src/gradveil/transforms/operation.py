@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradveil.transforms import enhance, geometry, shear, tone
+from gradveil.transforms import color, geometry
 
 AT_ONCE, FEWEST = 200_000, 8  # numbers in a block, and pictures of it
 
@@ -52,19 +52,19 @@ NONE = (0.0,) * 10
 OPERATIONS = {
     operation.name: operation
     for operation in (
-        Operation("shearX", shear.shear_x, SLOPES, True, "rows slide by a slope, cubic, black comes in"),
-        Operation("shearY", shear.shear_y, SLOPES, True, "columns slide by a slope, cubic, black comes in"),
+        Operation("shearX", geometry.shear_x, SLOPES, True, "rows slide by a slope, cubic, black comes in"),
+        Operation("shearY", geometry.shear_y, SLOPES, True, "columns slide by a slope, cubic, black comes in"),
         Operation("translateX", geometry.translate_x, SHIFTS, True, "a fraction of the width, black comes in"),
         Operation("translateY", geometry.translate_y, SHIFTS, True, "a fraction of the height, black comes in"),
         Operation("rotate", geometry.rotate, ANGLES, False, "degrees counterclockwise, gray comes in"),
-        Operation("color", enhance.color, FACTORS, True, "away from gray, or toward it"),
-        Operation("posterize", tone.posterize, BITS, False, "keeps this many bits of a level"),
-        Operation("solarize", tone.solarize, THRESHOLDS, False, "inverts levels from a threshold on"),
-        Operation("contrast", enhance.contrast, FACTORS, True, "away from the mean, or toward it"),
-        Operation("sharpness", enhance.sharpness, FACTORS, True, "away from the blurred picture, or toward it"),
-        Operation("brightness", enhance.brightness, FACTORS, True, "away from black, or toward it"),
-        Operation("autocontrast", tone.autocontrast, NONE, False, "stretches every channel to the full range"),
-        Operation("equalize", tone.equalize, NONE, False, "spreads the levels of every channel evenly"),
-        Operation("invert", tone.invert, NONE, False, "the negative"),
+        Operation("color", color.color, FACTORS, True, "away from gray, or toward it"),
+        Operation("posterize", color.posterize, BITS, False, "keeps this many bits of a level"),
+        Operation("solarize", color.solarize, THRESHOLDS, False, "inverts levels from a threshold on"),
+        Operation("contrast", color.contrast, FACTORS, True, "away from the mean, or toward it"),
+        Operation("sharpness", color.sharpness, FACTORS, True, "away from the blurred picture, or toward it"),
+        Operation("brightness", color.brightness, FACTORS, True, "away from black, or toward it"),
+        Operation("autocontrast", color.autocontrast, NONE, False, "stretches every channel to the full range"),
+        Operation("equalize", color.equalize, NONE, False, "spreads the levels of every channel evenly"),
+        Operation("invert", color.invert, NONE, False, "the negative"),
     )
 }

@@ -9,9 +9,8 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
-from gradveil.transforms.draw import Draw
 from gradveil.transforms.geometry import moved
-from gradveil.transforms.policy import Policy
+from gradveil.transforms.policy import Draw, Policy
 from gradveil.transforms.rounding import Pictures
 
 PADDING = 4

@@ -18,8 +18,8 @@ from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed, normal, uniform
 from gradveil.core.types import Images, Latent
 from gradveil.engine.spaces.bicubic import resizing
-from gradveil.generators.base import Generator
 from gradveil.generators.conditional import Conditional
+from gradveil.generators.generator import Generator
 
 LatentStart = Literal["normal", "encoded"]
 

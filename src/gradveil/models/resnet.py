@@ -1,7 +1,12 @@
-"""ResNet18 (He et al., CVPR 2016), as ATS (Gao et al., CVPR 2021) attacks it on pictures of 112 and 224 pixels.
+"""ResNet18 and ResNet34 (He et al., CVPR 2016), as ATS (Gao et al., CVPR 2021), ROG and LODA attack them.
 
-From 64 pixels on it begins as on ImageNet, with a 7x7 convolution and a pool; below, with one 3x3 convolution, as on
-CIFAR. Shortcuts that change size are 1x1 convolutions.
+From 64 pixels on they begin as on ImageNet, with a 7x7 convolution and a pool; below, with one 3x3 convolution, as on
+CIFAR. Shortcuts that change size are 1x1 convolutions. ResNet34 is ResNet18 with twice the blocks.
+
+`resnet18_plain` has no normalization, as in ROG (Yue et al., 2023, section 4.2). Its convolutions start as torch starts
+them: with the larger weights that go with batch normalization an untrained network of eighteen layers without it has
+logits in the thousands. Differs from ROG's code in the mean over all positions where the code takes windows of 8 x 8,
+and in the bias of the last layer.
 """
 
 from __future__ import annotations
@@ -65,3 +70,35 @@ def stem(shape: Shape, width: int) -> nn.Sequential:
 
 def _stage(entering: int, leaving: int, depth: int, stride: int) -> nn.Sequential:
     return nn.Sequential(Block(entering, leaving, stride), *(Block(leaving, leaving, 1) for _ in range(depth - 1)))
+
+
+def resnet18_plain(
+    *,
+    classes: int,
+    shape: Shape = (3, 32, 32),
+    seed: int = 0,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Module:
+    """ResNet18 without normalization inside: the eight residual blocks and nothing between the convolutions."""
+    model = resnet18(classes=classes, shape=shape, seed=seed, mean=mean, std=std)
+    norms = [name for name, layer in model.named_modules() if isinstance(layer, nn.BatchNorm2d)]
+    for name in norms:
+        model.set_submodule(name, nn.Identity())
+    with weights_from(seed):
+        for layer in model.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                layer.reset_parameters()
+    return model
+
+
+def resnet34(
+    *,
+    classes: int,
+    shape: Shape = (3, 32, 32),
+    seed: int = 0,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> nn.Module:
+    """ResNet34: sixteen residual blocks of 64 to 512 channels; first layers as in resnet18."""
+    return residual("resnet34", (3, 4, 6, 3), classes, shape, seed, mean, std)

@@ -1,21 +1,34 @@
-"""Generators by file: the metadata say which network it holds. Python code is run where the command line names it."""
+"""What an attack needs of a generator, and generators by file: the metadata say which network a file holds.
+
+Python code is run where the command line names it, and nowhere else.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import cast
+from typing import Protocol, cast
 
-from torch import nn
+from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
-from gradveil.generators.base import Generator
 from gradveil.generators.conditional import ConditionalGan
 from gradveil.generators.progan import ProGan
 from gradveil.generators.stored import load_network, told_by
 
 GANS: dict[str, Callable[..., nn.Module]] = {"progan": ProGan, "conditional-gan": ConditionalGan}
 AUTOENCODER = "autoencoder"
+
+
+class Generator(Protocol):
+    """Frozen, without draws or changes in place, so that `torch.func` can go through it."""
+
+    latent: tuple[int, ...]
+    size: tuple[int, int, int]
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Latents [n, *latent] to pictures [n, channel, height, width] in [0, 1]."""
+        ...
 
 
 def load_generator(path: str | Path, *, classes: int = 0, shape: tuple[int, int, int] = (3, 32, 32)) -> Generator:
