@@ -23,7 +23,7 @@ from torch import Tensor
 from gradveil.core.hashes import hash_tensors
 from gradveil.metrics.backbones import ALEXNET, VGG16, Backbone
 from gradveil.metrics.efficientnet_lite0 import PUBLISHED, EfficientNetLite0
-from gradveil.models.weights import load_weights, pickles_allowed
+from gradveil.models.weights import load_weights, allow_pickles
 
 ARRAYS = {("numpy.core.multiarray", "_reconstruct"), ("numpy", "ndarray"), ("numpy", "dtype")}
 NETWORKS = {"AlexNet_0": ALEXNET, "VGG16_0": VGG16}
@@ -55,7 +55,7 @@ def lpips_tensors(path: Path) -> tuple[dict[str, Tensor], Backbone]:
 
 def tagger_tensors(path: Path) -> dict[str, Tensor]:
     network = EfficientNetLite0()
-    with pickles_allowed():
+    with allow_pickles():
         load_weights(network, path)
     return network.state_dict()
 

@@ -27,9 +27,9 @@ from weights import TABLES
 
 from gradveil.core.progress import leave_if_stopped
 from gradveil.data import load
-from gradveil.defenses.loda.extractor import checked, load_extractor
+from gradveil.defenses.loda.extractor import check_extractor, load_extractor
 from gradveil.defenses.loda.features import Features
-from gradveil.defenses.loda.obscure import Reduce, Scale, Units, of_length_one, projected, size
+from gradveil.defenses.loda.obscure import Reduce, Scale, Units, of_length_one, project, size
 from gradveil.defenses.loda.starts import hash_of, start_of
 from gradveil.metrics import METRICS
 
@@ -71,7 +71,7 @@ def main() -> None:
     )
     pool = load("cifar100", root=asked.root, split="train", limit=POOL).images
     starts = torch.stack([start_of(pool, hash_of(picture), "own", 0) for picture in private])
-    model = load_extractor(checked(asked.extractor), SHAPE).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    model = load_extractor(check_extractor(asked.extractor), SHAPE).eval().to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     for preset in asked.presets:
         for name in asked.readings:
             for c in asked.c or WEIGHTS[preset]:
@@ -95,7 +95,7 @@ def encoded(
         x = x.detach().requires_grad_()
         value = reading.objective(features(scale.pictures(x)), wanted, x - scale.inside(private), c)
         (slope,) = torch.autograd.grad(value.sum(), x)
-        x = projected(x.detach() - asked.rate * of_length_one(slope), scale)
+        x = project(x.detach() - asked.rate * of_length_one(slope), scale)
     return scale.pictures(x).clamp(0, 1)
 
 

@@ -62,13 +62,13 @@ def main() -> None:
             print(f"left out: {cell.label}, {cell.attacker}", flush=True)
             continue
         head = {"defense": cell.label, "attacker": cell.attacker, "model": args.model, "clients": args.clients}
-        about = {"steps": args.steps, "options": repr(cell.defense), **cell.told}
+        about = {"steps": args.steps, "options": repr(cell.defense), **cell.to_metadata}
         tell(head | about | attacked(bench, cell, args), args.out)
 
 
 def attacked(bench: Bench, cell: Cell, args: argparse.Namespace) -> dict[str, Any]:
     """Signs do not tell how strong a picture is, so theirs are equalized too."""
-    if cell.attacker == AWARE and cell.told.get("clipped", 1.0) < NOTHING:
+    if cell.attacker == AWARE and cell.to_metadata.get("clipped", 1.0) < NOTHING:
         return {"as": UNAWARE}
     finish = "equalize" if type(cell.defense).__name__ == "Sign" else "clamp"
     attack: Any = ATTACKS[args.attack](steps=args.steps, rate=args.rate, finish=finish)

@@ -17,7 +17,7 @@ from gradveil.generators import learn_autoencoder
 from gradveil.generators.autoencoder import load_autoencoder
 from gradveil.generators.enhancer import load_enhancer
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.generators.stored import told_by
+from gradveil.generators.stored import metadata_of
 
 SMALL = ["--size", "16", "--width", "8", "--epochs", "1", "--batch-size", "8", "--device", "cpu"]
 
@@ -65,7 +65,7 @@ def test_an_enhancer_of_several_data_sets(capsys: pytest.CaptureFixture[str]) ->
     more = ["--data", "photos:limit=12,skip=2", "--precision", "bf16", "--noise", "0.05", "--adversarial", "0.01"]
     assert train("enhancer", *more) == 0
     assert "spoiled: " in capsys.readouterr().out
-    told = told_by("network.safetensors")
+    told = metadata_of("network.safetensors")
     assert (told["kind"], told["data"], told["skipped"]) == ("enhancer", "pictures + photos", "2")
     assert (told["noise"], told["adversarial"], told["bf16"]) == ("0.05", "0.01", "True")
     images = torch.rand(2, 3, 16, 16)

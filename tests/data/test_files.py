@@ -14,7 +14,7 @@ from PIL import Image
 from gradveil.core.errors import ConfigError
 from gradveil.data import archive as files
 from gradveil.data import load
-from gradveil.data.archive import opened
+from gradveil.data.archive import open_files
 
 
 def png(color: int = 0, size: int = 4) -> bytes:
@@ -32,7 +32,7 @@ def zipped(path: Path, members: dict[str, bytes]) -> Path:
 
 def refusal(path: Path) -> str:
     def read_all() -> None:
-        with opened(path) as found:
+        with open_files(path) as found:
             for name in found.names:
                 found.read(name)
 
@@ -48,7 +48,7 @@ def test_a_zip_and_a_folder_of_the_same_files_read_alike(tmp_path: Path) -> None
     for name, content in members.items():
         (tmp_path / "folder" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "folder" / name).write_bytes(content)
-    with opened(archive) as left, opened(tmp_path / "folder") as right:
+    with open_files(archive) as left, open_files(tmp_path / "folder") as right:
         assert left.names == right.names == ("a/1.png", "b/2.png", "labels.csv")
         assert [left.read(name) for name in left.names] == [right.read(name) for name in right.names]
 
@@ -128,7 +128,7 @@ def test_an_encrypted_member(tmp_path: Path) -> None:
 
 def test_an_error_of_the_reader_is_not_taken_for_damage(tmp_path: Path) -> None:
     archive = zipped(tmp_path / "a.zip", {"a/1.png": png()})
-    with pytest.raises(ZeroDivisionError), opened(archive):
+    with pytest.raises(ZeroDivisionError), open_files(archive):
         raise ZeroDivisionError
 
 

@@ -18,7 +18,7 @@ from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.defenses import DEFENSES
-from gradveil.defenses._per_example import TOGETHER, clipped, layer_of, length, mean_of_each
+from gradveil.defenses._per_example import TOGETHER, clip_length, layer_of, length, mean_of_each
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
@@ -88,10 +88,10 @@ def test_clipping_by_layer_bounds_every_layer_of_every_example() -> None:
 
 def test_clipping_keeps_directions_and_what_is_short() -> None:
     gradient = {"a.weight": torch.tensor([3.0, 4.0]), "a.bias": torch.tensor([12.0])}  # of length 13
-    assert torch.allclose(clipped(gradient, 1.3)["a.bias"], torch.tensor([1.2]))
-    assert torch.equal(clipped(gradient, 20.0)["a.weight"], gradient["a.weight"])
+    assert torch.allclose(clip_length(gradient, 1.3)["a.bias"], torch.tensor([1.2]))
+    assert torch.equal(clip_length(gradient, 20.0)["a.weight"], gradient["a.weight"])
     zero = torch.zeros(3, requires_grad=True)
-    (slope,) = torch.autograd.grad(clipped({"w": zero}, 1.0)["w"].sum(), zero)
+    (slope,) = torch.autograd.grad(clip_length({"w": zero}, 1.0)["w"].sum(), zero)
     assert torch.equal(slope, torch.ones(3))
 
 
@@ -193,7 +193,7 @@ def test_batch_statistics_leave_no_gradient_of_one_example(kind: type) -> None:
     name = {Dpsgd: "dpsgd", FedCdp: "fedcdp"}[kind]
     with pytest.raises(ConfigError, match=f"{name}: layer 'norm1' normalizes by the batch"):
         seen_in(scenario, kind())
-    with pytest.raises(ConfigError, match="--bn eval"):
+    with pytest.raises(ConfigError, match="batchnorm = eval"):
         kind().check(in_client_mode(scenario.model, scenario.training))
     kind().check(in_client_mode(scenario.model, LocalTraining()))
 

@@ -19,7 +19,7 @@ from gradveil.core.types import Batch, GradientFn, Update
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.laplacian import Laplacian
-from gradveil.defenses.prune import Mask, Prune, pruned
+from gradveil.defenses.prune import Mask, Prune, zero_smallest
 from gradveil.defenses.stack import Stack, stack
 
 UPDATE = {
@@ -95,7 +95,7 @@ def test_a_gpu_prunes_the_same_numbers() -> None:
         pytest.skip("no GPU here")
     tied = torch.randint(-9, 10, (5000,), generator=rng()).float()  # many of equal magnitude
     for count in (1, 2500, 4999):
-        assert torch.equal(pruned(tied.cuda(), count).cpu(), pruned(tied, count))
+        assert torch.equal(zero_smallest(tied.cuda(), count).cpu(), zero_smallest(tied, count))
 
 
 def test_more_numbers_than_quantile_takes() -> None:

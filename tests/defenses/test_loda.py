@@ -16,7 +16,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.loda import Loda
-from gradveil.defenses.loda.starts import fitted, hash_of, public_pool, start_of
+from gradveil.defenses.loda.starts import fit_to, hash_of, public_pool, start_of
 from gradveil.models import MODELS
 
 SHAPE = (3, 8, 8)
@@ -127,12 +127,12 @@ def test_a_start_is_a_public_picture_that_is_moved_a_little() -> None:
 
 def test_public_pictures_take_the_shape_of_the_private_ones() -> None:
     color = pictures(2)
-    gray = fitted(color, (1, 5, 7))
+    gray = fit_to(color, (1, 5, 7))
     assert gray.shape == (2, 1, 5, 7)
     assert torch.allclose(
-        fitted(color, (1, 8, 8))[:, 0], (color * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(1)
+        fit_to(color, (1, 8, 8))[:, 0], (color * torch.tensor([0.299, 0.587, 0.114])[:, None, None]).sum(1)
     )
-    assert torch.equal(fitted(gray, (3, 5, 7))[:, 0], gray[:, 0])
+    assert torch.equal(fit_to(gray, (3, 5, 7))[:, 0], gray[:, 0])
     assert public_pool("digits", (3, 8, 8)).shape[1:] == (3, 8, 8)
 
 

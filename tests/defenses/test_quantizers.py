@@ -21,7 +21,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch, Update
 from gradveil.data.photos import photos
-from gradveil.defenses._quantization import Cells, bucketed, range_of, turned, unbucketed
+from gradveil.defenses._quantization import Cells, from_buckets, range_of, to_buckets, turn_toward
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack, stack
 from gradveil.defenses.topk import TopK
@@ -84,8 +84,8 @@ def test_qsgd_is_right_on_average(options: dict) -> None:
 def test_qsgd_goes_to_one_of_the_two_levels_beside_a_number(options: dict) -> None:
     defense = Qsgd(**options)
     for name, u in defense.update({"w": UPDATE["w"]}, rng()).items():
-        parts = bucketed(UPDATE[name], defense.bucket)
-        step = unbucketed((range_of(parts, defense.norm) / defense.highest).expand_as(parts), u)
+        parts = to_buckets(UPDATE[name], defense.bucket)
+        step = from_buckets((range_of(parts, defense.norm) / defense.highest).expand_as(parts), u)
         assert ((u - UPDATE[name]).abs() <= step * (1 + 1e-9)).all()
         assert torch.allclose((u / step).round(), u / step, atol=1e-9)
 
@@ -201,7 +201,7 @@ def test_the_dummy_is_as_far_from_the_sent_as_it_was_from_its_target() -> None:
     moved = cells.update(dummy, rng())
     assert cosine(moved, sent) == pytest.approx(cosine(dummy, target), rel=1e-9)
     assert apart(moved, sent) / apart(sent) == pytest.approx(apart(dummy, target) / apart(target), rel=1e-9)
-    same = turned(dummy, sent, sent)
+    same = turn_toward(dummy, sent, sent)
     assert all(torch.allclose(same[name], u) for name, u in dummy.items())
 
 

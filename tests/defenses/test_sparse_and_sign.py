@@ -54,9 +54,9 @@ def test_with_ties_there_are_still_k(scope) -> None:
 def test_keep_and_sparsity_say_the_same() -> None:
     one, other = TopK(sparsity=0.9).update(UPDATE, rng()), TopK(keep=0.1).update(UPDATE, rng())
     assert all(torch.equal(one[name], other[name]) for name in UPDATE)
-    assert TopK(keep=0.05).kept(100) == 5
-    assert TopK(sparsity=0.95).kept(100) == 5
-    assert TopK(keep=1e-6).kept(10) == 1
+    assert TopK(keep=0.05).count_kept(100) == 5
+    assert TopK(sparsity=0.95).count_kept(100) == 5
+    assert TopK(keep=1e-6).count_kept(10) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from gradveil.core.errors import ConfigError
 from gradveil.generators.autoencoder import KIND, Autoencoder, load_autoencoder
 from gradveil.generators.learn_autoencoder import measure_codes
-from gradveil.generators.stored import store_network, told_by
+from gradveil.generators.stored import metadata_of, store_network
 
 ARCHITECTURE = {"latent": 32, "size": 8, "channels": 3, "width": 8}
 
@@ -48,7 +48,7 @@ def test_what_is_read_back_is_frozen_and_the_same(file: Path, network: Autoencod
     assert torch.equal(loaded(z), network(z))
     assert not any(p.requires_grad for p in loaded.parameters())
     assert (loaded.latent, loaded.size, loaded.file) == ((8, 2, 2), (3, 8, 8), str(file))
-    assert told_by(file)["data"] == "toy"
+    assert metadata_of(file)["data"] == "toy"
 
 
 def test_it_decodes_into_the_box_and_draws_nothing(network: Autoencoder) -> None:

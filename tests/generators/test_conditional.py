@@ -21,7 +21,7 @@ from gradveil.generators.generator import load_generator
 from gradveil.generators.labeled_pictures import labeled_pictures
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import check_not_trained_on
-from gradveil.generators.stored import told_by
+from gradveil.generators.stored import metadata_of
 from gradveil.models.start import weights_from
 
 SMALL = {"classes": 3, "width": 8, "blocks": 1, "full": 1, "noise": 6, "embedding": 4}
@@ -158,7 +158,7 @@ def test_the_command_writes_a_generator_a_sheet_and_what_it_has_seen(tmp_path: P
     assert end.value.code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gan.png", "gan.safetensors"]
     assert load_generator(out).size == (3, 8, 8)
-    told = told_by(out)
+    told = metadata_of(out)
     assert (told["data"], told["pictures"], told["steps"]) == ("photos", "12", "2")
     seen = labeled_pictures(Source(data="photos", options={"limit": 12}), size=8)
     with pytest.raises(ConfigError, match="was trained on 12 of the 12"):

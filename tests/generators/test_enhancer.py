@@ -9,9 +9,9 @@ import torch
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
-from gradveil.generators.enhancer import KIND, Enhancer, UNet, load_enhancer, padded
+from gradveil.generators.enhancer import KIND, Enhancer, UNet, load_enhancer, pad
 from gradveil.generators.learn_enhancer import Restoration, Task, train_enhancer
-from gradveil.generators.patch_discriminator import PatchDiscriminator, fooled, judged
+from gradveil.generators.patch_discriminator import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.pictures import Source, public_pictures
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course
@@ -36,8 +36,8 @@ def test_any_size_goes_in_and_comes_out(network: UNet, size: tuple[int, int]) ->
 
 def test_sizes_that_fit_are_not_padded() -> None:
     images = torch.rand(1, 3, 48, 64)
-    assert padded(images) is images
-    assert padded(torch.rand(1, 3, 49, 8)).shape == (1, 3, 64, 32)
+    assert pad(images) is images
+    assert pad(torch.rand(1, 3, 49, 8)).shape == (1, 3, 64, 32)
 
 
 def test_an_untrained_one_changes_little() -> None:
@@ -82,16 +82,16 @@ def test_the_judge_runs_in_half_precision() -> None:
     judge = PatchDiscriminator(width=8)
     with torch.autocast("cpu", torch.bfloat16):
         opinion = judge(torch.rand(2, 3, 16, 16))
-    judged(opinion.float(), -opinion.float()).backward()
+    critic_loss(opinion.float(), -opinion.float()).backward()
     assert opinion.dtype == torch.bfloat16
     assert all(p.grad is not None and p.grad.isfinite().all() for p in judge.parameters())
 
 
 def test_the_two_losses_pull_apart() -> None:
     sure = torch.full((2, 1, 2, 2), 2.0)
-    assert judged(sure, -sure) == 0
-    assert judged(-sure, sure) == 6
-    assert fooled(sure) < fooled(-sure)
+    assert critic_loss(sure, -sure) == 0
+    assert critic_loss(-sure, sure) == 6
+    assert generator_loss(sure) < generator_loss(-sure)
 
 
 def discs(count: int) -> torch.Tensor:

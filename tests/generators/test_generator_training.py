@@ -20,7 +20,7 @@ from gradveil.generators.learn_autoencoder import train_autoencoder
 from gradveil.generators.learn_enhancer import Task, train_enhancer
 from gradveil.generators.pictures import PublicPictures, Source, batches, public_pictures
 from gradveil.generators.provenance import picture_hashes, trained_on
-from gradveil.generators.stored import told_by
+from gradveil.generators.stored import metadata_of
 from gradveil.generators.training import Course, warmth
 
 COURSE = Course(epochs=3, batch_size=8, rate=2e-3, save_every=0.0)
@@ -88,7 +88,7 @@ def test_a_checkpoint_of_another_training_is_refused(pictures: PublicPictures, t
 def test_the_file_says_what_it_was_trained_on_and_how_well_it_does(pictures: PublicPictures, tmp_path: Path) -> None:
     out = tmp_path / "a.safetensors"
     figures = TRAINERS["autoencoder"](pictures, out, course=COURSE)
-    told, seen = told_by(out), trained_on(out)
+    told, seen = metadata_of(out), trained_on(out)
     assert (told["kind"], told["data"], told["pictures"], told["held_out"]) == ("autoencoder", "noise", "16", "3")
     assert (told["epochs"], told["steps"], told["seed"]) == ("3", "6", "0")
     assert told["psnr"] == f"{figures.psnr:.4f}"
@@ -122,7 +122,7 @@ def test_seconds_end_it_with_a_cold_rate(
     monkeypatch.setattr(training.time, "monotonic", tick)
     course = Course(epochs=10_000, batch_size=8, rate=1e-3, seconds=5.0)
     TRAINERS["autoencoder"](pictures, tmp_path / "a.safetensors", course=course)
-    told = told_by(tmp_path / "a.safetensors")
+    told = metadata_of(tmp_path / "a.safetensors")
     assert 5 <= float(told["seconds_spent"]) < 7
     assert told["seconds"] == "5.0"
     assert 1 < int(told["epochs"]) < 100

@@ -16,7 +16,7 @@ import torch
 from gradveil.config import load
 from gradveil.core.errors import ConfigError
 from gradveil.models import MODELS, unpickle
-from gradveil.models.weights import load_weights, pickles_allowed
+from gradveil.models.weights import allow_pickles, load_weights
 from hostile.forged import npz, whole
 from hostile.payloads import LIVE, payloads
 
@@ -114,7 +114,7 @@ for path, content in files.items():
         unpickle.state_dict(torch.load(io.BytesIO(content), weights_only=True, map_location="cpu"))
         told[path] = "read"
     except Exception as error:
-        told[path] = unpickle.told(error)
+        told[path] = unpickle.describe(error)
 print(json.dumps(told))
 """
 
@@ -181,7 +181,7 @@ def test_an_honest_checkpoint_is_read_when_asked_for(capfd: pytest.CaptureFixtur
     for content in (trained.state_dict(), {"state_dict": trained.state_dict(), "epoch": 3}):
         torch.save(content, "w.pt")
         before = {name.name for name in tmp_path.iterdir()}
-        with pickles_allowed():
+        with allow_pickles():
             load_weights(fresh, Path("w.pt"))
         assert all(torch.equal(a, b) for a, b in zip(trained.parameters(), fresh.parameters(), strict=True))
         assert {name.name for name in tmp_path.iterdir()} == before
@@ -211,7 +211,7 @@ def test_what_is_no_state_dict(content: object, message: str) -> None:
 def test_a_checkpoint_that_would_fill_the_memory(tmp_path: Path) -> None:
     """One number, told to be a million by a million of them."""
     torch.save({"a": torch.zeros(1).expand(10**6, 10**6)}, tmp_path / "w.pt")
-    with pickles_allowed(), pytest.raises(ConfigError, match="memory") as caught:
+    with allow_pickles(), pytest.raises(ConfigError, match="memory") as caught:
         load_weights(MODELS["mlp"](classes=2, shape=(1, 3, 3), seed=0), tmp_path / "w.pt")
     assert str(caught.value).startswith(f"{tmp_path / 'w.pt'}: refused")
 
@@ -219,5 +219,5 @@ def test_a_checkpoint_that_would_fill_the_memory(tmp_path: Path) -> None:
 def test_it_needs_a_torch_whose_wall_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.save({}, tmp_path / "w.pt")
     monkeypatch.setattr(torch, "__version__", "2.9.1+cpu")
-    with pickles_allowed(), pytest.raises(ConfigError, match=r"needs torch 2\.10 or later"):
+    with allow_pickles(), pytest.raises(ConfigError, match=r"needs torch 2\.10 or later"):
         load_weights(MODELS["mlp"](classes=2, shape=(1, 3, 3), seed=0), tmp_path / "w.pt")

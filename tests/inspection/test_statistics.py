@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.inspection.activations import reaches
-from gradveil.inspection.against_reference import replaced
+from gradveil.inspection.against_reference import share_replaced
 from gradveil.inspection.bias_ladder import bias_ladder, evenness
 from gradveil.inspection.dominance import largest_shares
 from gradveil.inspection.front_layer import front_layer
@@ -142,8 +142,8 @@ def test_a_layer_on_all_pixels_before_convolutions(layers: tuple[nn.Module, ...]
 
 def test_replaced_rows() -> None:
     before = numbers(20, 50)
-    assert replaced(before, before) == 0
-    assert replaced(3 * before, before) == 0
-    assert replaced(11 * before, before) == 1
-    assert replaced(torch.cat([before[:10], numbers(10, 50, seed=1)]), before) == 0.5
-    assert replaced(torch.zeros(20, 50), before) == 0
+    assert share_replaced(before, before) == 0
+    assert share_replaced(3 * before, before) == 0
+    assert share_replaced(11 * before, before) == 1
+    assert share_replaced(torch.cat([before[:10], numbers(10, 50, seed=1)]), before) == 0.5
+    assert share_replaced(torch.zeros(20, 50), before) == 0

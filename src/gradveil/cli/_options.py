@@ -11,7 +11,7 @@ from typing import Any
 
 from gradveil.config.load import from_tables, read_tables, require_attacker
 from gradveil.config.schema import AuditConfig
-from gradveil.core.check import LONGEST_TEXT, check, shown
+from gradveil.core.check import LONGEST_TEXT, check, show
 from gradveil.core.choice import parse_choices, parse_pairs, parse_value
 from gradveil.core.compute import Backend, Compute, Precision, pick_device
 from gradveil.core.errors import ConfigError, unknown
@@ -142,7 +142,7 @@ def check_out(folder: Path | None) -> None:
     if folder is None:
         return
     if not str(folder).isprintable() or len(str(folder)) > LONGEST_TEXT:
-        raise ConfigError(f"--out: {shown(str(folder))}: expected a path on one line, choose another")
+        raise ConfigError(f"--out: {show(str(folder))}: expected a path on one line, choose another")
     if ".." in dropwhile("..".__eq__, folder.parts):
         raise ConfigError(f"--out: {folder}: '..' may only stand at the beginning, write the path without it")
     inside = [*folder.glob("*"), *folder.glob("images/*")] if folder.is_dir() else []

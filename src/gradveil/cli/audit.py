@@ -226,7 +226,7 @@ def audit(
     [dim]gradveil list attacks|defenses|metrics|models|data prints the names and their options.[/dim]
     """
     from gradveil.cli._options import check_claim, check_out, compute_of, config_of
-    from gradveil.models.weights import pickles_allowed
+    from gradveil.models.weights import allow_pickles
 
     given = {
         "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
@@ -242,7 +242,7 @@ def audit(
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
     output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
-    with pickles_allowed(allow_pickle):
+    with allow_pickles(allow_pickle):
         run_and_report(resolved, out or default_folder(resolved), compute, output)
 
 

@@ -73,11 +73,11 @@ def check_model(
     from gradveil.core.choice import parse_pairs
     from gradveil.inspection import inspect
     from gradveil.inspection.sources import model_from, reference_from, shape_from
-    from gradveil.models.weights import pickles_allowed
+    from gradveil.models.weights import allow_pickles
 
     pixels = shape_from(shape)
     pictures = data_sets.load(data, **parse_pairs(data_option or [], "--data-option")) if data else None
-    with pickles_allowed(allow_pickle):
+    with allow_pickles(allow_pickle):
         subject = model_from(model, weights, pictures, classes, pixels)
         known = reference_from(reference, reference_weights, pictures, classes, pixels) if reference else None
     inspection = inspect(subject, None if pictures is None else pictures.images, known)

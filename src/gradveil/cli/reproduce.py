@@ -46,7 +46,7 @@ def reproduce_cell(
     from gradveil.core.progress import listening
     from gradveil.experiment.folder import RunFolder
     from gradveil.experiment.progress import for_stream
-    from gradveil.models.weights import pickles_allowed
+    from gradveil.models.weights import allow_pickles
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
@@ -55,7 +55,7 @@ def reproduce_cell(
     shown = for_stream(quiet=False)
     shown.begin(1)
     try:
-        with pickles_allowed(allow_pickle), listening(shown.step):
+        with allow_pickles(allow_pickle), listening(shown.step):
             comparison = reproduce(folder, trial, checked, model)
     finally:
         shown.end()

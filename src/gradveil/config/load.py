@@ -12,7 +12,7 @@ from gradveil.config.captured import settle
 from gradveil.config.resolve import is_user_model, resolve
 from gradveil.config.schema import VARIED, AuditConfig, ScenarioConfig
 from gradveil.core import toml
-from gradveil.core.check import Where, check, check_fields, shown, unknown_key
+from gradveil.core.check import Where, check, check_fields, show, unknown_key
 from gradveil.core.choice import Choice
 from gradveil.core.errors import ConfigError
 from gradveil.core.toml import DEEPEST, read_toml
@@ -112,7 +112,7 @@ def _check_depth(value: Any, where: str) -> None:
 
 def _table(value: Any, where: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise ConfigError(f"{where}: expected a table, got {shown(value)}")
+        raise ConfigError(f"{where}: expected a table, got {show(value)}")
     return value
 
 
@@ -148,7 +148,7 @@ def _choices(raw: Mapping[str, Any], kind: str, where: Where) -> dict[str, Choic
         raise ConfigError(f"{where(kind)}: {len(raw)} of them, the limit is {MOST}")
     for label, value in raw.items():
         if not LABEL.fullmatch(label):
-            raise ConfigError(f"{where(kind)}: label {shown(label)}: expected letters, digits and . _ + - (at most 64)")
+            raise ConfigError(f"{where(kind)}: label {show(label)}: expected letters, digits and . _ + - (at most 64)")
         options = dict(_table(value, where(f"{kind}.{label}")))
         name = check(options.pop("name", label), str, where(f"{kind}.{label}.name"))
         choices[label] = Choice(name=name, options=options)

@@ -15,7 +15,9 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from gradveil.core.errors import ConfigError, unknown
 
-Where = Callable[[str], str]  # the key of a value -> how its giver knows it: "audit.toml: seed", or "--seed"
+Where = Callable[
+    [str], str
+]  # the key of a value -> how its giver knows it: "audit.toml: seed", or an option of the command line
 LONGEST_TEXT, LONGEST_PART = 4096, 255  # of a path, and of a name between two slashes
 LONGEST_LIST = 1000
 LARGEST_COUNT = 10_000_000
@@ -41,7 +43,7 @@ def check(value: Any, kind: Any, where: str) -> Any:
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         if value not in arguments:
-            raise unknown("value", value[:LONGEST_PART] if isinstance(value, str) else shown(value), arguments, where)
+            raise unknown("value", value[:LONGEST_PART] if isinstance(value, str) else show(value), arguments, where)
         return value
     if origin in (Union, UnionType):
         return _one_of(value, arguments, where)
@@ -54,7 +56,7 @@ def check(value: Any, kind: Any, where: str) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def shown(value: Any) -> str:
+def show(value: Any) -> str:
     """A value as an error shows it: on one line and short, whatever it is."""
     try:
         return _SHORT.repr(value)
@@ -67,7 +69,7 @@ def _scalar(value: Any, kind: type, where: str) -> Any:
     if kind is float and isinstance(value, int) and not isinstance(value, bool):
         value = float(value)
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
-        raise ConfigError(f"expected {_KINDS[kind]}, got {shown(value)}", key=where)
+        raise ConfigError(f"expected {_KINDS[kind]}, got {show(value)}", key=where)
     return value
 
 
@@ -78,7 +80,7 @@ def _check_one(value: Any, where: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ConfigError(f"expected a finite number, got {value!r}", key=where)
     if isinstance(value, str) and not value.isprintable():
-        raise ConfigError(f"expected text on one line, got {shown(value)}", key=where)
+        raise ConfigError(f"expected text on one line, got {show(value)}", key=where)
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or _longest_part(value) > LONGEST_PART):
         raise ConfigError(f"expected text of at most {LONGEST_PART} letters, got {len(value)}", key=where)
 
@@ -122,7 +124,7 @@ def _one_of(value: Any, kinds: tuple[Any, ...], where: str) -> Any:
 
 def _tuple(value: Any, kinds: tuple[Any, ...], where: str) -> tuple:
     if not isinstance(value, list | tuple):
-        raise ConfigError(f"expected a list, got {shown(value)}", key=where)
+        raise ConfigError(f"expected a list, got {show(value)}", key=where)
     _check_length(value, where)
     return tuple(check(item, kinds[0], where) for item in value)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from gradveil.core.check import shown
+from gradveil.core.check import show
 from gradveil.core.errors import ConfigError
 from gradveil.core.preset import fact_of
 
@@ -48,7 +48,7 @@ def parse_pairs(pairs: Sequence[str], where: str, texts: bool = False) -> dict[s
         key, equals, value = pair.partition("=")
         key = key.strip()
         if not equals or not key:
-            raise ConfigError(f"{where}: expected KEY=VALUE, got {shown(pair)}")
+            raise ConfigError(f"{where}: expected KEY=VALUE, got {show(pair)}")
         if key in options:
             raise ConfigError(f"{where}: {key}: given twice")
         options[key] = value.strip() if texts else parse_value(value.strip())
@@ -79,16 +79,16 @@ def split_outside(text: str, mark: str) -> list[str]:
 def parse_choice(text: str, where: str, catalogue: Mapping[str, object] = NO_ROWS) -> Choice:
     """One method with its options. A row of the `catalogue` may say of which option the key may be left out.
 
-    >>> parse_choice("prune:ratio=0.9", "--defense")
+    >>> parse_choice("prune:ratio=0.9", "defense")
     Choice(name='prune', options={'ratio': 0.9})
     >>> class Ats:
     ...     first_option = "policy"
-    >>> parse_choice("ats:3", "--defense", {"ats": Ats})
+    >>> parse_choice("ats:3", "defense", {"ats": Ats})
     Choice(name='ats', options={'policy': '3'})
     """
     name, colon, options = text.partition(":")
     if not name.strip() or (colon and not options.strip()):
-        raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {shown(text)}")
+        raise ConfigError(f"{where}: expected NAME or NAME:KEY=VALUE,..., got {show(text)}")
     name, pairs = name.strip(), split_outside(options, ",") if colon else []
     first = fact_of(catalogue.get(name), "first_option", "")
     if first and pairs and "=" not in pairs[0]:
@@ -107,7 +107,7 @@ def parse_choices(texts: Sequence[str], where: str, catalogue: Mapping[str, obje
     for text, choice in zip(texts, choices, strict=True):
         label = choice.name if often[choice.name] == 1 else label_of(choice)
         if label in labelled:
-            raise ConfigError(f"{where}: {shown(text)} is given twice")
+            raise ConfigError(f"{where}: {show(text)} is given twice")
         labelled[label] = choice
     return labelled
 

@@ -28,35 +28,35 @@ class Files:
 
 
 @contextmanager
-def opened(root: Path) -> Iterator[Files]:
+def open_files(root: Path) -> Iterator[Files]:
     """The files of a zip, or of a folder and the folders in it."""
     if root.is_dir():
         yield _folder(root)
         return
     if not root.is_file():
         raise ConfigError(f"{root}: no such folder or zip file, give the path of one")
-    with _told(root):
+    with _name_faults(root):
         archive = zipfile.ZipFile(root)
     with archive:
-        with _told(root):
+        with _name_faults(root):
             members = _members(root, archive)
-        yield Files(where=root, names=tuple(sorted(members)), read=partial(_extracted, root, archive, members))
+        yield Files(where=root, names=tuple(sorted(members)), read=partial(_extract, root, archive, members))
 
 
-def _extracted(root: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str) -> bytes:
-    with _told(f"{root}: {name}"):
+def _extract(root: Path, archive: zipfile.ZipFile, members: dict[str, zipfile.ZipInfo], name: str) -> bytes:
+    with _name_faults(f"{root}: {name}"):
         return archive.read(members[name])
 
 
 @contextmanager
-def _told(where: Path | str) -> Iterator[None]:
+def _name_faults(where: Path | str) -> Iterator[None]:
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:  # zipfile and zlib raise nearly anything on bytes made to confuse them
-        told = " ".join(str(error).split())[:300]
-        raise ConfigError(f"{where}: damaged or not a zip file ({told}), make the zip again") from error
+        message = " ".join(str(error).split())[:300]
+        raise ConfigError(f"{where}: damaged or not a zip file ({message}), make the zip again") from error
 
 
 def _members(root: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]:
@@ -70,7 +70,7 @@ def _members(root: Path, archive: zipfile.ZipFile) -> dict[str, zipfile.ZipInfo]
         _check_member(f"{root}: {name[:200]!r}", entry)
         if name in members:
             raise ConfigError(f"{root}: {name[:200]!r} is there twice, make the zip again")
-        if not _hidden(PurePosixPath(name)):
+        if not _is_hidden(PurePosixPath(name)):
             members[name] = entry
     return members
 
@@ -95,7 +95,7 @@ def _check_member(where: str, entry: zipfile.ZipInfo) -> None:
 def _folder(root: Path) -> Files:
     names: list[str] = []
     for place, folders, files in os.walk(root, followlinks=False):
-        folders[:] = [name for name in folders if not _hidden(PurePosixPath(name))]
+        folders[:] = [name for name in folders if not _is_hidden(PurePosixPath(name))]
         for name in (*folders, *files):
             _check_inside(Path(place) / name, root)
         names += [(Path(place) / name).relative_to(root).as_posix() for name in files if not name.startswith(".")]
@@ -127,5 +127,5 @@ def _check_count(root: Path, count: int) -> None:
         raise ConfigError(f"{root}: more than {MOST:,} files, use a part of them")
 
 
-def _hidden(path: PurePosixPath) -> bool:
+def _is_hidden(path: PurePosixPath) -> bool:
     return any(part.startswith(".") or part == "__MACOSX" for part in path.parts)

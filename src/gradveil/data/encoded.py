@@ -55,19 +55,19 @@ def is_ours(manifest: Mapping[str, Any]) -> bool:
 def found_in(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     """The manifest of the same protection, nothing in a new folder; anything else is refused."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
-        raise ConfigError(f"--out: {folder}: not a folder, choose another")
+        raise ConfigError(f"{folder}: not a folder, choose another", key="folder")
     there = read_manifest(folder)
     if not there and folder.is_dir() and {p.name for p in folder.iterdir()} - {JOURNAL, PARTS, f"{MANIFEST}.part"}:
-        raise ConfigError(f"--out: {folder}: exists and is no folder of encoded pictures, choose another")
+        raise ConfigError(f"{folder}: exists and is no folder of encoded pictures, choose another", key="folder")
     if there:
         differing = differences({key: there.get(key) for key in asked}, asked)
         if differing or not is_ours(there):
-            told = "; ".join(differing[:TELLING]) or "another manifest"
-            raise ConfigError(f"--out: {folder}: holds other encodings ({told}), choose another folder")
+            listed = "; ".join(differing[:TELLING]) or "another manifest"
+            raise ConfigError(f"{folder}: holds other encodings ({listed}), choose another folder", key="folder")
     return there
 
 
-def write_archive(path: Path, parts: Iterable[np.ndarray], dataset: Dataset, told: str) -> None:
+def write_archive(path: Path, parts: Iterable[np.ndarray], dataset: Dataset, defense: str) -> None:
     """An .npz of `images`, float32 (N, C, H, W) in [0, 1], `labels` and `class_names`, written part by part."""
     labels, names = numbered(dataset)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
@@ -76,7 +76,7 @@ def write_archive(path: Path, parts: Iterable[np.ndarray], dataset: Dataset, tol
             npy.write_array_header_1_0(file, {"descr": "<f4", "fortran_order": False, "shape": shape})
             for part in parts:
                 file.write(np.ascontiguousarray(part, "<f4").tobytes())
-        for name, array in (("labels", labels), ("class_names", names), (MARK, np.array([told]))):
+        for name, array in (("labels", labels), ("class_names", names), (MARK, np.array([defense]))):
             content = BytesIO()
             npy.write_array(content, array, allow_pickle=False)
             archive.writestr(_member(name), content.getvalue())

@@ -80,8 +80,10 @@ def _header(path: Path, header: bytes, most: tuple[int, ...]) -> tuple[int, ...]
         raise ConfigError(f"{path}: not an idx file of {len(most)}-dimensional bytes, fetch it again from {PAGE}")
     shape = struct.unpack(f">{len(most)}I", header[4:])
     if not 1 <= shape[0] <= most[0] or shape[1:] != most[1:]:
-        told, limit = (" x ".join(map(str, sides)) for sides in (shape, most))
-        raise ConfigError(f"{path}: header promises {told}, Fashion-MNIST has {limit} at most; fetch it from {PAGE}")
+        promised, limit = (" x ".join(map(str, sides)) for sides in (shape, most))
+        raise ConfigError(
+            f"{path}: header promises {promised}, Fashion-MNIST has {limit} at most; fetch it from {PAGE}"
+        )
     return shape
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_channels, check_positive, from_bytes, one_hot, statistics
-from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stacked
+from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stack_pictures
 
 
 def image_folder(
@@ -28,7 +28,7 @@ def image_folder(
     classes = _classes(folder, Path(root))
     found = in_turns([_pictures(place, Path(root)) for place in classes])[:limit]
     sources = [Source(path, path.name, partial(Path, path)) for path in found]
-    images = from_bytes(stacked(sources, size, channels, "image-folder"))
+    images = from_bytes(stack_pictures(sources, size, channels, "image-folder"))
     mean, std = statistics(images)
     return Dataset(
         name=Path(root).resolve().name,

@@ -12,9 +12,9 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 
 from gradveil.core.errors import ConfigError
-from gradveil.data.archive import Files, opened
+from gradveil.data.archive import Files, open_files
 from gradveil.data.base import Dataset, check_channels, check_positive, check_split, from_bytes, one_hot, statistics
-from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stacked
+from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stack_pictures
 
 LABELS, WORDS = "labels.csv", "classes.csv"
 MOST_CLASSES = 10_000
@@ -35,13 +35,13 @@ def image_zip(
     check_split("image-zip", split)
     check_positive("image-zip", size=size, classes=classes, limit=limit)
     check_channels("image-zip", channels)
-    with opened(Path(root)) as files:
+    with open_files(Path(root)) as files:
         found = labels_of(files, label, split)
         names = _numbered(set(found.values()))[:classes]
         by_class = [[name for name, one in found.items() if one == each] for each in names]
         chosen = in_turns(by_class)[:limit]
         words = _words(files)
-        images = from_bytes(stacked([source(files, name) for name in chosen], size, channels, f"{root}"))
+        images = from_bytes(stack_pictures([source(files, name) for name in chosen], size, channels, f"{root}"))
     mean, std = statistics(images)
     return Dataset(
         name=Path(root).stem,

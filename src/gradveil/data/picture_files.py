@@ -31,13 +31,13 @@ BLOCK = 8
 
 def read_picture(source: Path | BytesIO, channels: int, where: Path | str) -> Image.Image:
     """One picture, upright, in 8 bits per channel; `where` is how errors call it."""
-    with _told(where):
-        image = _decoded(source, where, over=BLACK)
+    with _name_faults(where):
+        image = _decode(source, where, over=BLACK)
         _check_whole(image, source, where)
         return ImageOps.exif_transpose(image).convert(MODES[channels])
 
 
-def _decoded(source: Path | BytesIO, where: Path | str, over: int) -> Image.Image:
+def _decode(source: Path | BytesIO, where: Path | str, over: int) -> Image.Image:
     with Image.open(source, formats=FORMATS) as image:
         _check_header(image, where)
         bands = len(image.getbands())
@@ -63,13 +63,13 @@ def _check_whole(image: Image.Image, source: Path | BytesIO, where: Path | str) 
     end = np.asarray(image)[-BLOCK:, -BLOCK:]
     cut = image.format == "JPEG" and bool((end == LOST).all())
     if not cut and not end[-2:, -1].all():
-        cut = image.tobytes() != _decoded(source, where, over=WHITE).tobytes()
+        cut = image.tobytes() != _decode(source, where, over=WHITE).tobytes()
     if cut:
         raise ConfigError(f"{where}: damaged or truncated picture (its end is blank), replace it or save it as PNG")
 
 
 @contextmanager
-def _told(where: Path | str) -> Iterator[None]:
+def _name_faults(where: Path | str) -> Iterator[None]:
     """What Pillow raises, as one line that names the file."""
     try:
         with warnings.catch_warnings():
@@ -108,15 +108,15 @@ class Source(NamedTuple):
     open: Callable[[], Path | BytesIO]
 
 
-def stacked(sources: Sequence[Source], size: int | None, channels: int, loader: str) -> np.ndarray:
+def stack_pictures(sources: Sequence[Source], size: int | None, channels: int, loader: str) -> np.ndarray:
     """uint8 (n, c, h, w). `size` takes the center square of each; without it all must have the size of the first."""
     if size is not None:
         check_amount(f"{loader}: size", (len(sources), channels, size, size))
-    first = _fitted(sources[0], size, channels)
+    first = _read_fitting(sources[0], size, channels)
     check_amount(loader, (len(sources), channels, first.height, first.width))
     pixels = np.zeros((len(sources), first.height, first.width, channels), np.uint8)
     for row, source in zip(pixels, sources, strict=True):
-        image = _fitted(source, size, channels)
+        image = _read_fitting(source, size, channels)
         if image.size != first.size:
             raise ConfigError(
                 f"{source.where}: {image.width}x{image.height} pixels, but {sources[0].name} has "
@@ -126,7 +126,7 @@ def stacked(sources: Sequence[Source], size: int | None, channels: int, loader: 
     return pixels.transpose(0, 3, 1, 2)
 
 
-def _fitted(source: Source, size: int | None, channels: int) -> Image.Image:
+def _read_fitting(source: Source, size: int | None, channels: int) -> Image.Image:
     image = read_picture(source.open(), channels, source.where)
     return image if size is None else square(image, size)
 

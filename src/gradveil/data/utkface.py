@@ -18,10 +18,10 @@ import torch
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.data.archive import opened
+from gradveil.data.archive import open_files
 from gradveil.data.base import Dataset, check_positive, check_split, from_bytes, statistics
 from gradveil.data.image_zip import pictures_of, source
-from gradveil.data.picture_files import stacked
+from gradveil.data.picture_files import stack_pictures
 
 NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+(\.jpg)?(\.chip)?\.(jpg|jpeg|png|webp)", re.ASCII)
 AGES = (15, 30, 45, 60)
@@ -35,14 +35,14 @@ def utkface(*, root: str | Path, size: int = 112, split: str = "test", limit: in
     """UTKFace: faces with ten yes-or-no attributes (age, gender, group), in a zip or folder under their own names."""
     check_split("utkface", split)
     check_positive("utkface", size=size, limit=limit)
-    with opened(Path(root)) as files:
+    with open_files(Path(root)) as files:
         places = {name: _place(name) for name in pictures_of(files)}
         targets = {name: _attributes(name, files.where) for name in places}
         wanted = [name for name, place in places.items() if (place % TEST_SHARE == 0) == (split == "test")]
         chosen = sorted(wanted, key=lambda name: (places[name], name))[:limit]
         if not chosen:
             raise ConfigError(f"{root}: no face for the {split} split among {len(places)}, add more")
-        images = from_bytes(stacked([source(files, name) for name in chosen], size, 3, "utkface"))
+        images = from_bytes(stack_pictures([source(files, name) for name in chosen], size, 3, "utkface"))
     mean, std = statistics(images)
     return Dataset(
         name="utkface",

@@ -59,7 +59,7 @@ def find_defense(shapes: Mapping[str, tuple[int, ...]]) -> Choice | None:
     return next((Choice(name=name, options=options) for name, options in found if options is not None), None)
 
 
-def parse_defense(text: str, where: str = "--defense") -> Defense:
+def parse_defense(text: str, where: str = "defense") -> Defense:
     """Names, options and ranges checked as by an audit.
 
     >>> parse_defense("prune:ratio=0.5")

@@ -21,7 +21,7 @@ Interpolation = Literal["bilinear", "nearest"]
 Copy = Callable[[Tensor, Interpolation], Tensor]
 
 
-def quarter_turned(pictures: Tensor, interpolation: Interpolation, *, turns: int) -> Tensor:
+def quarter_turn(pictures: Tensor, interpolation: Interpolation, *, turns: int) -> Tensor:
     """Counterclockwise, exactly. Only a square is a square again."""
     height, width = pictures.shape[-2:]
     if height != width:
@@ -32,31 +32,31 @@ def quarter_turned(pictures: Tensor, interpolation: Interpolation, *, turns: int
     return pictures.rot90(turns, (-2, -1))
 
 
-def rotated(pictures: Tensor, interpolation: Interpolation, *, degrees: float) -> Tensor:
+def rotate(pictures: Tensor, interpolation: Interpolation, *, degrees: float) -> Tensor:
     """Counterclockwise about the center."""
     cos, sin = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))
-    return _sampled(pictures, ((cos, -sin), (sin, cos)), interpolation)
+    return _sample(pictures, ((cos, -sin), (sin, cos)), interpolation)
 
 
-def sheared(pictures: Tensor, interpolation: Interpolation, *, factor: float) -> Tensor:
+def shear(pictures: Tensor, interpolation: Interpolation, *, factor: float) -> Tensor:
     """Rows slide by `factor` times their distance from the middle row."""
-    return _sampled(pictures, ((1.0, factor), (0.0, 1.0)), interpolation)
+    return _sample(pictures, ((1.0, factor), (0.0, 1.0)), interpolation)
 
 
-def flipped(pictures: Tensor, interpolation: Interpolation, *, axis: int) -> Tensor:
+def flip(pictures: Tensor, interpolation: Interpolation, *, axis: int) -> Tensor:
     return pictures.flip(axis)
 
 
 TRANSFORMS: Mapping[str, tuple[Copy, ...]] = {
-    "major": tuple(partial(quarter_turned, turns=turns) for turns in (1, 2, 3)),
-    "minor": tuple(partial(rotated, degrees=degrees) for degrees in (30.0, 45.0, 60.0)),
-    "shear": tuple(partial(sheared, factor=factor) for factor in (0.55, 1.0, 0.9)),
-    "hflip": (partial(flipped, axis=-1),),
-    "vflip": (partial(flipped, axis=-2),),
+    "major": tuple(partial(quarter_turn, turns=turns) for turns in (1, 2, 3)),
+    "minor": tuple(partial(rotate, degrees=degrees) for degrees in (30.0, 45.0, 60.0)),
+    "shear": tuple(partial(shear, factor=factor) for factor in (0.55, 1.0, 0.9)),
+    "hflip": (partial(flip, axis=-1),),
+    "vflip": (partial(flip, axis=-2),),
 }
 
 
-def _sampled(pictures: Tensor, matrix: tuple[tuple[float, float], ...], interpolation: Interpolation) -> Tensor:
+def _sample(pictures: Tensor, matrix: tuple[tuple[float, float], ...], interpolation: Interpolation) -> Tensor:
     """Each pixel (x, y) from the place `matrix` (x, y)."""
     (xx, xy), (yx, yy) = matrix
     height, width = pictures.shape[-2:]
@@ -64,8 +64,8 @@ def _sampled(pictures: Tensor, matrix: tuple[tuple[float, float], ...], interpol
     column = xx * x + xy * y.unsqueeze(-1) + (width - 1) / 2
     row = yx * x + yy * y.unsqueeze(-1) + (height - 1) / 2
     if interpolation == "nearest":
-        return _taken(pictures, row.round(), column.round())
-    return sum((weight.to(pictures) * _taken(pictures, *at) for *at, weight in _corners(row, column)), start=0.0)  # type: ignore[return-value]
+        return _take(pictures, row.round(), column.round())
+    return sum((weight.to(pictures) * _take(pictures, *at) for *at, weight in _corners(row, column)), start=0.0)  # type: ignore[return-value]
 
 
 def _corners(row: Tensor, column: Tensor) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
@@ -78,7 +78,7 @@ def _corners(row: Tensor, column: Tensor) -> Iterator[tuple[Tensor, Tensor, Tens
     yield top + 1, left + 1, down * right
 
 
-def _taken(pictures: Tensor, row: Tensor, column: Tensor) -> Tensor:
+def _take(pictures: Tensor, row: Tensor, column: Tensor) -> Tensor:
     height, width = pictures.shape[-2:]
     near_row, near_column = row.clamp(0, height - 1), column.clamp(0, width - 1)
     inside = ((row == near_row) & (column == near_column)).to(pictures.dtype)

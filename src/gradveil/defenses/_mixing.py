@@ -85,7 +85,7 @@ class Mixing(Defense):
     def data(self, data: Batch, rng: Generator) -> Batch:
         drawn = self.mixture(data, rng)
         own = drawn.weights[:, : len(data.labels)]  # public pictures bring no label
-        return Batch(mixed(drawn.weights, self.sources(data)), own @ data.labels)
+        return Batch(mix(drawn.weights, self.sources(data)), own @ data.labels)
 
     def surrogate(self, seen: Update) -> Defense:
         """None: the update is that of the encodings, which a search finds as it would find pictures. They are decoded
@@ -107,7 +107,7 @@ def names_of(pictures: Tensor) -> list[str]:
     return [blake2b(picture.tobytes(), digest_size=16).hexdigest() for picture in levels]
 
 
-def mixed(weights: Tensor, sources: Tensor) -> Tensor:
+def mix(weights: Tensor, sources: Tensor) -> Tensor:
     return torch.einsum("es,schw->echw", weights, sources)
 
 
@@ -136,6 +136,5 @@ def as_matrix(selection: Tensor, weights: Tensor, sources: int, like: Tensor) ->
 
 def too_few(title: str, k: int, there: int) -> ConfigError:
     return ConfigError(
-        f"{title}: k = {k} is more than the {there} pictures of a client, "
-        f"take k <= {there} or more pictures (scenario.batch_size, --batch-size)"
+        f"{title}: k = {k} is more than the {there} pictures of a client, take k <= {there} or a larger `batch_size`"
     )

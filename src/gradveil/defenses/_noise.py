@@ -25,14 +25,14 @@ from gradveil.core.types import Update
 NOISE = 1.0
 
 
-def noised(gradient: Mapping[str, Tensor], deviation: Tensor | float, rng: Generator) -> dict[str, Tensor]:
+def add_noise(gradient: Mapping[str, Tensor], deviation: Tensor | float, rng: Generator) -> dict[str, Tensor]:
     return {name: g + deviation * normal(g.shape, rng, g) for name, g in gradient.items()}
 
 
-def noised_by_ratio(gradient: Mapping[str, Tensor], snr: float, rng: Generator) -> dict[str, Tensor]:
+def add_noise_by_ratio(gradient: Mapping[str, Tensor], snr: float, rng: Generator) -> dict[str, Tensor]:
     """With noise so strong that 10 log10(|gradient|^2 / E|noise|^2) is `snr`, all tensors together."""
     power = energy(gradient) / numbers(gradient)
-    return noised(gradient, power.sqrt() * 10 ** (-snr / 20), rng)
+    return add_noise(gradient, power.sqrt() * 10 ** (-snr / 20), rng)
 
 
 def check_clip_and_noise(defense: str, clip: float, noise: float, snr: float | None) -> None:
@@ -92,12 +92,12 @@ class AdditiveNoise(Defense, ABC):
             raise ConfigError(f"{self.name}: scale, relative and snr say the same thing, give one of them")
 
     @abstractmethod
-    def drawn(self, like: Tensor, rng: Generator) -> Tensor:
+    def draw_noise(self, like: Tensor, rng: Generator) -> Tensor:
         """Noise of scale 1."""
 
     def update(self, update: Update, rng: Generator) -> Update:
         scale = self.scale_for(update)
-        return {name: u + scale * self.drawn(u, rng) for name, u in update.items()}
+        return {name: u + scale * self.draw_noise(u, rng) for name, u in update.items()}
 
     def scale_for(self, update: Update) -> Tensor | float:
         if self.noise_by_signal is None:

@@ -38,7 +38,7 @@ def length(gradient: Mapping[str, Tensor]) -> Tensor:
     return squares.clamp_min(torch.finfo(squares.dtype).tiny).sqrt()
 
 
-def clipped(gradient: Mapping[str, Tensor], clip: float) -> dict[str, Tensor]:
+def clip_length(gradient: Mapping[str, Tensor], clip: float) -> dict[str, Tensor]:
     """Scaled down to length `clip` where it is longer (eq. 17 of ROG)."""
     scale = (length(gradient) / clip).clamp_min(1.0)
     return {name: g / scale for name, g in gradient.items()}
@@ -58,5 +58,5 @@ def refuse_batch_statistics(defense: str, model: nn.Module) -> None:
         if isinstance(layer, BATCH_NORMS) and layer.running_mean is None:
             raise ConfigError(
                 f"{defense}: layer {name!r} normalizes by the batch, so examples have no gradients of their own, "
-                "use --bn eval or a model without BatchNorm"
+                "use `batchnorm = eval` or a model without BatchNorm"
             )

@@ -37,14 +37,14 @@ def check_quantizer(name: str, bits: int, norm: str, room: float) -> None:
         raise ConfigError(f"{name}: room = {room} is out of range, take a number >= 0")
 
 
-def bucketed(tensor: Tensor, size: int) -> Tensor:
+def to_buckets(tensor: Tensor, size: int) -> Tensor:
     """[bucket, number], the last bucket filled up with zeros; 0: the whole tensor is one bucket."""
     flat = tensor.flatten()
     size = size or max(flat.numel(), 1)
     return F.pad(flat, (0, -flat.numel() % size)).view(-1, size)
 
 
-def unbucketed(buckets: Tensor, like: Tensor) -> Tensor:
+def from_buckets(buckets: Tensor, like: Tensor) -> Tensor:
     return buckets.flatten()[: like.numel()].view_as(like)
 
 
@@ -55,7 +55,7 @@ def range_of(buckets: Tensor, norm: Norm) -> Tensor:
     return buckets.square().sum(1, keepdim=True).sqrt()
 
 
-def step_seen(buckets: Tensor, levels: int, norm: Norm) -> Tensor:
+def step_of(buckets: Tensor, levels: int, norm: Norm) -> Tensor:
     """The step of every bucket, read off what was sent: [bucket, 1].
 
     The largest magnitude is sent as the highest level where the range is the maximum. Where it is the length, the
@@ -91,13 +91,13 @@ class Cells(Defense):
     high: Mapping[str, Tensor]
 
     def update(self, update: Update, rng: Generator) -> Update:
-        return turned(update, {name: self.target(name, u) for name, u in update.items()}, self.seen)
+        return turn_toward(update, {name: self.target(name, u) for name, u in update.items()}, self.seen)
 
     def target(self, name: str, u: Tensor) -> Tensor:
         return torch.minimum(torch.maximum(u, self.low[name]), self.high[name])
 
 
-def turned(update: Update, source: Update, goal: Update) -> dict[str, Tensor]:
+def turn_toward(update: Update, source: Update, goal: Update) -> dict[str, Tensor]:
     """The update under the rotation and scaling that take `source` to `goal` and leave alone what is across to both."""
     names = list(update)
     tiny = torch.finfo(update[names[0]].dtype).tiny ** 0.5

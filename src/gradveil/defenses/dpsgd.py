@@ -16,8 +16,8 @@ from torch import Generator, nn
 from gradveil.core.defense import Defense
 from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses._noise import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
-from gradveil.defenses._per_example import clipped, mean_of_each, refuse_batch_statistics
+from gradveil.defenses._noise import NOISE, add_noise, add_noise_by_ratio, check_clip_and_noise, refuse_account
+from gradveil.defenses._per_example import clip_length, mean_of_each, refuse_batch_statistics
 
 PAPER = Paper("Deep Learning with Differential Privacy", "Abadi et al.", 2016, "arXiv:1607.00133")
 
@@ -46,10 +46,10 @@ class Dpsgd(Defense):
         refuse_batch_statistics("dpsgd", model)
 
         def private(params: Params, batch: Batch) -> Update:
-            mean = mean_of_each(compute, partial(clipped, clip=self.clip), params, batch)
+            mean = mean_of_each(compute, partial(clip_length, clip=self.clip), params, batch)
             if self.snr is not None:
-                return noised_by_ratio(mean, self.snr, rng)
-            return noised(mean, self.noise * self.clip / batch.images.shape[0], rng) if self.noise else mean
+                return add_noise_by_ratio(mean, self.snr, rng)
+            return add_noise(mean, self.noise * self.clip / batch.images.shape[0], rng) if self.noise else mean
 
         return private
 

@@ -16,8 +16,8 @@ from torch import Generator, Tensor, nn
 from gradveil.core.defense import Defense
 from gradveil.core.paper import Paper
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses._noise import NOISE, check_clip_and_noise, noised, noised_by_ratio, refuse_account
-from gradveil.defenses._per_example import clipped, layer_of, mean_of_each, refuse_batch_statistics
+from gradveil.defenses._noise import NOISE, add_noise, add_noise_by_ratio, check_clip_and_noise, refuse_account
+from gradveil.defenses._per_example import clip_length, layer_of, mean_of_each, refuse_batch_statistics
 
 PAPER = Paper("Gradient-Leakage Resilient Federated Learning", "Wei et al.", 2021, "arXiv:2107.01154")
 
@@ -46,19 +46,19 @@ class FedCdp(Defense):
         refuse_batch_statistics("fedcdp", model)
 
         def private(params: Params, batch: Batch) -> Update:
-            mean = mean_of_each(compute, self.clipped, params, batch)
+            mean = mean_of_each(compute, self.clip_layers, params, batch)
             if self.snr is not None:
-                return noised_by_ratio(mean, self.snr, rng)
-            return noised(mean, self.noise * self.clip / batch.images.shape[0] ** 0.5, rng) if self.noise else mean
+                return add_noise_by_ratio(mean, self.snr, rng)
+            return add_noise(mean, self.noise * self.clip / batch.images.shape[0] ** 0.5, rng) if self.noise else mean
 
         return private
 
-    def clipped(self, gradient: Update) -> dict[str, Tensor]:
+    def clip_layers(self, gradient: Update) -> dict[str, Tensor]:
         """One example's gradient with every layer at most `clip` long."""
         layers: dict[str, dict[str, Tensor]] = defaultdict(dict)
         for name, g in gradient.items():
             layers[layer_of(name)][name] = g
-        short = {name: g for layer in layers.values() for name, g in clipped(layer, self.clip).items()}
+        short = {name: g for layer in layers.values() for name, g in clip_length(layer, self.clip).items()}
         return {name: short[name] for name in gradient}
 
     def surrogate(self, seen: Update) -> FedCdp:

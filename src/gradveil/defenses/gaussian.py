@@ -25,5 +25,5 @@ class Gaussian(AdditiveNoise):
     name: ClassVar[str] = "gaussian"
     deviation: ClassVar[float] = 1.0
 
-    def drawn(self, like: Tensor, rng: Generator) -> Tensor:
+    def draw_noise(self, like: Tensor, rng: Generator) -> Tensor:
         return normal(like.shape, rng, like)

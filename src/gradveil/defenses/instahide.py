@@ -69,7 +69,7 @@ class InstaHide(Mixing):
         return min(PRIVATE, self.k, count) if self.partners == "cross" else self.k
 
     def bind(self, scenario: Scenario) -> InstaHide:
-        own = self._checked(scenario.private.images.shape[1])
+        own = self._count_own(scenario.private.images.shape[1])
         if self.partners == "inside":
             return self
         there = 0 if scenario.public is None else len(scenario.public.images)
@@ -80,14 +80,14 @@ class InstaHide(Mixing):
             )
         return replace(self, pool=scenario.public.images)
 
-    def _checked(self, count: int) -> int:
+    def _count_own(self, count: int) -> int:
         if self.own(count) > count:
             raise too_few(self.title, self.k, count)
         return self.own(count)
 
     def draw(self, data: Batch, rng: Generator) -> Mixture:
         count = len(data.images)
-        own = self._checked(count)
+        own = self._count_own(count)
         weights = draw_weights(count, self.k, self.bound, rng, LEAST if self.partners == "cross" else 0.0)
         selection = draw_inside(count, own, rng)
         if self.partners == "cross":
@@ -112,9 +112,9 @@ class InstaHide(Mixing):
         images, labels = super().data(data, rng)
         if not self.flips:
             return Batch(images, labels)
-        return Batch(torch.where(self._flipped(data.images, rng), 1 - images, images), labels)
+        return Batch(torch.where(self._draw_flips(data.images, rng), 1 - images, images), labels)
 
-    def _flipped(self, pictures: Tensor, rng: Generator) -> Tensor:
+    def _draw_flips(self, pictures: Tensor, rng: Generator) -> Tensor:
         """Which pixels are flipped."""
         if self.signs == "fresh":
             numbers = torch.rand(pictures.shape, generator=rng)

@@ -25,7 +25,7 @@ class Laplacian(AdditiveNoise):
     name: ClassVar[str] = "laplacian"
     deviation: ClassVar[float] = math.sqrt(2)
 
-    def drawn(self, like: Tensor, rng: Generator) -> Tensor:
+    def draw_noise(self, like: Tensor, rng: Generator) -> Tensor:
         """The difference of two exponentials: unlike the inverse distribution function, it never takes log(0)."""
         first, second = (-(-uniform(like.shape, rng, like)).log1p() for _ in range(2))
         return first - second

@@ -81,8 +81,8 @@ class Precode(Defense):
         linear_layer("precode", model)
         for layer in model.modules():
             if isinstance(layer, VariationalBottleneck) and layer.size != self.size:
-                told = f"size = {self.size}, the bottleneck of this model has {layer.size}"
-                raise ConfigError(f"precode: {told}, take size = {layer.size}")
+                message = f"size = {self.size}, the bottleneck of this model has {layer.size}"
+                raise ConfigError(f"precode: {message}, take size = {layer.size}")
 
     @classmethod
     def find_in(cls, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, Any] | None:
@@ -110,7 +110,9 @@ class Precode(Defense):
             noise = normal((batch.images.shape[0], self.size), rng, like)
             # passed as a parameter, the noise gets a gradient too, which nobody sends
             gradient = compute({**params, f"{place}.noise": noise}, batch)
-            return _added({name: gradient[name] for name in params}, divergence(model, params, batch, place), self.beta)
+            return _add_weighted(
+                {name: gradient[name] for name in params}, divergence(model, params, batch, place), self.beta
+            )
 
         return drawn
 
@@ -138,7 +140,7 @@ class Expected(Defense):
             gradient = (
                 self.mean_gradient(compute, params, batch, f"{place}.noise") if self.draws else compute(params, batch)
             )
-            return _added(gradient, divergence(model, params, batch, place), self.beta)
+            return _add_weighted(gradient, divergence(model, params, batch, place), self.beta)
 
         return expected
 
@@ -177,5 +179,5 @@ def divergence(model: nn.Module, params: Params, batch: Batch, place: str) -> di
     return torch.func.grad(bits)(dict(params))
 
 
-def _added(gradient: Update, more: Update, weight: float) -> dict[str, Tensor]:
+def _add_weighted(gradient: Update, more: Update, weight: float) -> dict[str, Tensor]:
     return {name: g + weight * more[name] for name, g in gradient.items()}

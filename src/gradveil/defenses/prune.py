@@ -32,14 +32,14 @@ class Prune(Defense):
             raise ConfigError(f"prune: ratio = {self.ratio} is out of range, take 0 <= ratio < 1")
 
     def update(self, update: Update, rng: Generator) -> Update:
-        return {name: pruned(u, round(self.ratio * u.numel())) for name, u in update.items()}
+        return {name: zero_smallest(u, round(self.ratio * u.numel())) for name, u in update.items()}
 
     def surrogate(self, seen: Update) -> Mask:
         """What was kept is plain to see: an informed attacker matches only that."""
         return Mask({name: u != 0 for name, u in seen.items()})
 
 
-def pruned(tensor: Tensor, count: int) -> Tensor:
+def zero_smallest(tensor: Tensor, count: int) -> Tensor:
     """The tensor without its `count` smallest magnitudes."""
     if count == 0:
         return tensor

@@ -19,13 +19,13 @@ from gradveil.core.types import Update
 from gradveil.defenses._quantization import (
     Cells,
     Norm,
-    bucketed,
     check_quantizer,
     doubt,
+    from_buckets,
     levels_of,
     range_of,
-    step_seen,
-    unbucketed,
+    step_of,
+    to_buckets,
 )
 
 PAPER = Paper(
@@ -67,14 +67,14 @@ class Qsgd(Defense):
         return levels_of(self.bits) if self.levels is None else self.levels
 
     def update(self, update: Update, rng: Generator) -> Update:
-        return {name: self.quantized(u, uniform(u.shape, rng, u)) for name, u in update.items()}
+        return {name: self.quantize(u, uniform(u.shape, rng, u)) for name, u in update.items()}
 
-    def quantized(self, u: Tensor, chance: Tensor) -> Tensor:
-        buckets = bucketed(u, self.bucket)
+    def quantize(self, u: Tensor, chance: Tensor) -> Tensor:
+        buckets = to_buckets(u, self.bucket)
         step = range_of(buckets, self.norm) / self.highest
         at = (buckets.abs() / step.clamp_min(torch.finfo(u.dtype).tiny)).clamp_max(self.highest)
-        level = at.floor() + (bucketed(chance, self.bucket) < at.frac())
-        return unbucketed(step * buckets.sign() * level + 0.0, u)  # -0.0 would tell the sign of what was rounded away
+        level = at.floor() + (to_buckets(chance, self.bucket) < at.frac())
+        return from_buckets(step * buckets.sign() * level + 0.0, u)  # -0.0 would tell the sign of what was rounded away
 
     def surrogate(self, seen: Update) -> Defense:
         """What was sent is right on average, and off by the doubt: as far the dummy may be off as well."""
@@ -86,7 +86,7 @@ class Qsgd(Defense):
         return Cells(seen=seen, low=low, high=high)
 
     def doubts(self, u: Tensor) -> Tensor:
-        buckets = bucketed(u, self.bucket)
+        buckets = to_buckets(u, self.bucket)
         size = buckets.abs().mean(1, keepdim=True)  # of the true numbers on average, since the mean is kept
-        off = doubt(step_seen(buckets, self.highest, self.norm), ROUNDING, size)
-        return unbucketed(off.expand_as(buckets), u)
+        off = doubt(step_of(buckets, self.highest, self.norm), ROUNDING, size)
+        return from_buckets(off.expand_as(buckets), u)

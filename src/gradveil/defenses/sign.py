@@ -49,9 +49,9 @@ class SoftSign(Defense):
     sharpness: float = 1.0
 
     def update(self, update: Update, rng: Generator) -> Update:
-        return {name: self.softened(u) for name, u in update.items()}
+        return {name: self.soften(u) for name, u in update.items()}
 
-    def softened(self, u: Tensor) -> Tensor:
+    def soften(self, u: Tensor) -> Tensor:
         size = u.abs().mean().clamp_min(torch.finfo(u.dtype).tiny)
         soft = torch.tanh(self.sharpness * u / size if self.sharpness else u)
         return soft * size if self.scaled else soft

@@ -63,7 +63,7 @@ class Soteria(Defense):
             return compute
 
         def pruned(params: Params, batch: Batch) -> Update:
-            kept = torch.stack([_kept(scores(model, params, image, layer), count) for image in batch.images])
+            kept = torch.stack([_mask_of(scores(model, params, image, layer), count) for image in batch.images])
             return mean_of_each(compute, partial(_without_columns, f"{layer}.weight"), params, batch, kept)
 
         return pruned
@@ -105,7 +105,7 @@ def scores(model: nn.Module, params: Params, image: Tensor, layer: str) -> Float
     return slopes / (features.abs() + OFFSET)
 
 
-def _kept(scores: Tensor, count: int) -> Bool[Tensor, " feature"]:
+def _mask_of(scores: Tensor, count: int) -> Bool[Tensor, " feature"]:
     """All but the `count` smallest; of equal ones the earlier go first."""
     kept = torch.ones_like(scores, dtype=torch.bool)
     kept[scores.argsort(stable=True)[:count]] = False

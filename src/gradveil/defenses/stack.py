@@ -125,10 +125,10 @@ def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:
     >>> stack(of=[{"name": "prune", "ratio": 0.5}, {"name": "sign"}])
     Stack(defenses=(Prune(ratio=0.5), Sign(scaled=False, sharpness=1.0)))
     """
-    return Stack(tuple(one if isinstance(one, Defense) else _built(one) for one in of))
+    return Stack(tuple(one if isinstance(one, Defense) else _build(one) for one in of))
 
 
-def _built(row: Mapping[str, object]) -> Defense:
+def _build(row: Mapping[str, object]) -> Defense:
     from gradveil.defenses import DEFENSES  # the table holds `stack` itself
 
     if not isinstance(row, Mapping):

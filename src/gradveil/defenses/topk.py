@@ -16,7 +16,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.paper import Paper
 from gradveil.core.types import Update
-from gradveil.defenses.prune import Mask, pruned
+from gradveil.defenses.prune import Mask, zero_smallest
 
 PAPER = Paper("Sparse Communication for Distributed Gradient Descent", "Aji and Heafield", 2017, "arXiv:1704.05021")
 SPARSITY = 0.95
@@ -45,15 +45,17 @@ class TopK(Defense):
         if self.scope not in ("update", "tensor"):
             raise ConfigError(f"topk: scope = {self.scope!r} is unknown, take 'update' or 'tensor'")
 
-    def kept(self, size: int) -> int:
+    def count_kept(self, size: int) -> int:
         share = 1 - self.sparsity if self.keep is None else self.keep
         return min(size, math.ceil(round(share * size, 6)))  # 0.05 * 100 is a little more than 5
 
     def update(self, update: Update, rng: Generator) -> Update:
         if self.scope == "tensor":
-            return {name: pruned(u, u.numel() - self.kept(u.numel())) for name, u in update.items()}
+            return {name: zero_smallest(u, u.numel() - self.count_kept(u.numel())) for name, u in update.items()}
         flat = torch.cat([u.flatten() for u in update.values()])
-        parts = pruned(flat, flat.numel() - self.kept(flat.numel())).split([u.numel() for u in update.values()])
+        parts = zero_smallest(flat, flat.numel() - self.count_kept(flat.numel())).split(
+            [u.numel() for u in update.values()]
+        )
         return {name: part.view_as(u) for (name, u), part in zip(update.items(), parts, strict=True)}
 
     def surrogate(self, seen: Update) -> Mask:

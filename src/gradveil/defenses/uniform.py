@@ -18,12 +18,12 @@ from gradveil.core.types import Update
 from gradveil.defenses._quantization import (
     Cells,
     Norm,
-    bucketed,
     check_quantizer,
     doubt,
     levels_of,
     range_of,
-    step_seen,
+    step_of,
+    to_buckets,
 )
 
 PAPER = Paper("FedPAQ: A Communication-Efficient Federated Learning Method", "Reisizadeh et al.", 2020, "AISTATS")
@@ -49,10 +49,10 @@ class Uniform(Defense):
             raise ConfigError(f"uniform: kappa = {self.kappa} is out of range, take 0 < kappa <= 1")
 
     def update(self, update: Update, rng: Generator) -> Update:
-        return {name: self.quantized(u) for name, u in update.items()}
+        return {name: self.quantize(u) for name, u in update.items()}
 
-    def quantized(self, u: Tensor) -> Tensor:
-        levels, numbers = levels_of(self.bits), bucketed(u, 0)
+    def quantize(self, u: Tensor) -> Tensor:
+        levels, numbers = levels_of(self.bits), to_buckets(u, 0)
         step = self.kappa * range_of(numbers, self.norm) / levels
         level = (numbers / step.clamp_min(torch.finfo(u.dtype).tiny)).round().clamp(-levels, levels)
         return (step * level + 0.0).view_as(u)  # -0.0 would tell the sign of what was rounded away
@@ -63,7 +63,7 @@ class Uniform(Defense):
             return Defense()
         low, high = {}, {}
         for name, u in seen.items():
-            sent = bucketed(u, 0)
+            sent = to_buckets(u, 0)
             room = self.room * self.doubts(sent)
             end = (sent.abs() == sent.abs().amax(1, keepdim=True)) & (self.kappa < 1)
             low[name] = (sent - torch.where(end & (sent < 0), torch.inf, room)).view_as(u)
@@ -72,6 +72,6 @@ class Uniform(Defense):
 
     def doubts(self, sent: Tensor) -> Tensor:
         """The size of the numbers is told by how many are more than half a step: exp(-step / 2 size) if Laplacian."""
-        step = step_seen(sent, levels_of(self.bits), self.norm)
+        step = step_of(sent, levels_of(self.bits), self.norm)
         share = (sent != 0).to(sent.dtype).mean(1, keepdim=True).clamp_min(0.5 / max(sent.shape[1], 1))
         return doubt(step, ROUNDING, step / (-2 * share.log()))

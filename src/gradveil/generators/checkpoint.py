@@ -29,20 +29,20 @@ class Checkpoint:
         self.identity: dict[str, Any] = json.loads(json.dumps(identity))
 
     def save(self, epoch: int, seconds: float) -> None:
-        told = {"identity": json.dumps(self.identity), "epoch": str(epoch), "seconds": repr(seconds)}
+        metadata = {"identity": json.dumps(self.identity), "epoch": str(epoch), "seconds": repr(seconds)}
         tensors = {name: x.detach().cpu().contiguous() for name, x in self._state().items()}
-        write_whole(self.path, save(tensors, metadata=told))
+        write_whole(self.path, save(tensors, metadata=metadata))
 
     def load(self) -> tuple[int, float]:
         """Epochs and seconds behind us; the learner is as it was then. Nothing there: (0, 0)."""
         if not self.path.exists():
             return 0, 0.0
-        told, tensors = self._read()
+        metadata, tensors = self._read()
         try:
-            other = differences(json.loads(told["identity"]), self.identity)
+            other = differences(json.loads(metadata["identity"]), self.identity)
             if not other:
                 self._restore(tensors)
-                return int(told["epoch"]), float(told["seconds"])
+                return int(metadata["epoch"]), float(metadata["seconds"])
         except (ValueError, KeyError, RuntimeError) as error:
             raise ConfigError(f"{self.path}: damaged, remove the file to begin again") from error
         raise ConfigError(
@@ -54,13 +54,13 @@ class Checkpoint:
         try:
             read_header(self.path, self.path)
             with safe_open(self.path, framework="pt") as opened:
-                told = opened.metadata() or {}
+                metadata = opened.metadata() or {}
                 tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         except (SafetensorError, OSError) as error:
             raise ConfigError(f"{self.path}: cannot be read ({error}), remove the file to begin again") from error
-        if not {"identity", "epoch", "seconds"} <= set(told):
+        if not {"identity", "epoch", "seconds"} <= set(metadata):
             raise ConfigError(f"{self.path}: is no interrupted training, remove the file")
-        return told, tensors
+        return metadata, tensors
 
     def _state(self) -> dict[str, Tensor]:
         found: dict[str, Tensor] = {}

@@ -46,7 +46,7 @@ def train_gan(
     step, before = checkpoint.load() if checkpoint else (0, 0.0)
     start = saved = time.monotonic() - before
     reached = Reached(step, before, math.nan, math.nan)
-    with _tuned(course):
+    with _tune(course):
         learn = captured(duel) if course.captures else duel.learn
         while reached.step < course.steps and not reached.seconds >= (course.seconds or math.inf):
             losses = _block(duel, learn, reached.step, start)
@@ -81,11 +81,11 @@ def _block(duel: Duel, learn: Callable[[Drawn], Tensor], first: int, start: floa
 
 def _check(reached: Reached) -> None:
     if not (math.isfinite(reached.critic_loss) and math.isfinite(reached.generator_loss)):
-        raise ConfigError(f"--rate: a loss is no number any more after {reached.step} steps, give lower rates")
+        raise ConfigError(f"a loss is no longer finite after {reached.step} steps, give lower rates", key="rate")
 
 
 @contextmanager
-def _tuned(course: GanCourse) -> Iterator[None]:
+def _tune(course: GanCourse) -> Iterator[None]:
     """On a GPU, convolutions are tried out first: all steps are alike."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = course.device.startswith("cuda")

@@ -23,8 +23,8 @@ class Critic(nn.Module):
             self.blocks.append(Block(width, width, halves=True))
             side //= 2
         self.blocks.extend(Block(width, width, halves=False) for _ in range(2))
-        self.score = normalized(nn.Linear(width, 1))
-        self.project = normalized(nn.Linear(classes, width, bias=False))
+        self.score = normalize(nn.Linear(width, 1))
+        self.project = normalize(nn.Linear(classes, width, bias=False))
 
     def forward(self, images: Tensor, labels: Tensor) -> Tensor:
         x = 2 * images - 1
@@ -40,9 +40,9 @@ class Block(nn.Module):
     def __init__(self, before: int, after: int, *, halves: bool, first: bool = False) -> None:
         super().__init__()
         self.halves, self.first = halves, first
-        self.conv0 = normalized(nn.Conv2d(before, after, 3, padding=1))
-        self.conv1 = normalized(nn.Conv2d(after, after, 3, padding=1))
-        self.skip = normalized(nn.Conv2d(before, after, 1)) if halves or before != after else None
+        self.conv0 = normalize(nn.Conv2d(before, after, 3, padding=1))
+        self.conv1 = normalize(nn.Conv2d(after, after, 3, padding=1))
+        self.skip = normalize(nn.Conv2d(before, after, 1)) if halves or before != after else None
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.conv1(F.relu(self.conv0(x if self.first else F.relu(x))))
@@ -52,7 +52,7 @@ class Block(nn.Module):
         return F.avg_pool2d(x, 2) if self.halves else x
 
 
-def normalized(layer: nn.Linear | nn.Conv2d) -> nn.Module:
+def normalize(layer: nn.Linear | nn.Conv2d) -> nn.Module:
     """The layer with its weights divided by their largest singular value."""
     nn.init.orthogonal_(layer.weight)
     register_parametrization(

@@ -51,7 +51,7 @@ def noise_bank(seed: Seed, device: str = "cpu") -> Tensor:
 def degrade(images: Tensor, damage: Damage, bank: Tensor) -> Tensor:
     """Spoiled pictures [n, c, h, w] in [0, 1], of the same size. Sides need not be multiples of 4."""
     size = images.shape[-2:]
-    small = _chosen(images, tuple(-(-side // FACTOR) for side in size), damage.kind)
+    small = _choose(images, tuple(-(-side // FACTOR) for side in size), damage.kind)
     sigma = damage.sigma[:, None, None, None]
     small = small + sigma * _noise(bank, damage.place[:, 0], small.shape)
     large = F.interpolate(small, size, mode="bicubic", align_corners=False)
@@ -65,7 +65,7 @@ def shrunk(images: Tensor, size: tuple[int, ...], kind: Kind) -> Tensor:
     return F.interpolate(images, size, mode=kind, align_corners=False)
 
 
-def _chosen(images: Tensor, size: tuple[int, ...], kind: Tensor) -> Tensor:
+def _choose(images: Tensor, size: tuple[int, ...], kind: Tensor) -> Tensor:
     """All three for all, then each picture's own: cheaper than sorting a batch on a GPU."""
     made = torch.stack([shrunk(images, size, each) for each in KINDS])
     return made[kind, torch.arange(len(images), device=images.device)]

@@ -59,7 +59,7 @@ class UNet(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         height, width = images.shape[-2:]
-        framed = padded(images)
+        framed = pad(images)
         maps = [self.entry(self.first(2 * framed - 1))]
         for stage in self.down:
             maps.append(stage(maps[-1]))
@@ -71,7 +71,7 @@ class UNet(nn.Module):
         return (framed + added)[..., :height, :width]
 
 
-def padded(images: Tensor) -> Tensor:
+def pad(images: Tensor) -> Tensor:
     """With the last row and column repeated until the sides can be halved four times."""
     right, below = (max(SMALLEST, -(-side // FACTOR) * FACTOR) - side for side in reversed(images.shape[-2:]))
     return F.pad(images, (0, right, 0, below), mode="replicate") if right or below else images

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from gradveil.core.errors import ConfigError
 from gradveil.generators.conditional import ConditionalGan
 from gradveil.generators.progan import ProGan
-from gradveil.generators.stored import load_network, told_by
+from gradveil.generators.stored import load_network, metadata_of
 
 GANS: dict[str, Callable[..., nn.Module]] = {"progan": ProGan, "conditional-gan": ConditionalGan}
 AUTOENCODER = "autoencoder"
@@ -50,7 +50,7 @@ def is_user_generator(spec: str) -> bool:
 
 def kind_of(path: str | Path) -> str:
     """What the metadata say the file holds."""
-    kind = told_by(path).get("kind", "")
+    kind = metadata_of(path).get("kind", "")
     if kind not in (*GANS, AUTOENCODER):
         held = repr(kind[:40]) if kind else "weights of unknown kind"
         raise ConfigError(f"{path}: holds {held}, not a generator, make one by gradveil train-gan")

@@ -11,7 +11,7 @@ from gradveil import data
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.data import Dataset
-from gradveil.defenses.loda.starts import fitted, options_for
+from gradveil.defenses.loda.starts import fit_to, options_for
 from gradveil.generators.conditional import FIRST
 from gradveil.generators.pictures import Source
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
@@ -29,7 +29,7 @@ class Labeled:
     class_names: tuple[str, ...]
     alike: int  # left out because they look like a picture that is attacked
 
-    def metadata(self) -> dict[str, object]:
+    def to_metadata(self) -> dict[str, object]:
         """For the metadata of what is trained on them."""
         return {
             "data": self.name,
@@ -42,22 +42,22 @@ class Labeled:
 
 def labeled_pictures(source: Source, *, avoid: tuple[Source, ...] = (), size: int = 0, device: str = "cpu") -> Labeled:
     """Of data with a part to train on, that part. `size` 0: the data's own. Look-alikes of `avoid` are left out."""
-    dataset = _loaded(source, size, "train")
+    dataset = _load(source, size, "train")
     if dataset.loss != "cross-entropy":
         raise ConfigError(f"{dataset.name}: has several labels per picture, train on pictures with one class each")
     side = size or dataset.shape[1]
     if side not in SIDES:
-        raise ConfigError(f"--size: {side} pixels, the generator draws {', '.join(map(str, SIDES))}; choose one")
+        raise ConfigError(f"must be one of {', '.join(map(str, SIDES))} pixels, got {side}", key="size")
     shape = (dataset.shape[0], side, side)
-    images, labels = as_bytes(fitted(dataset.images, shape)), dataset.targets
-    kept = ~_like(images, [as_bytes(fitted(_loaded(one, size, "test").images, shape)) for one in avoid], device)
+    images, labels = as_bytes(fit_to(dataset.images, shape)), dataset.targets
+    kept = ~_like(images, [as_bytes(fit_to(_load(one, size, "test").images, shape)) for one in avoid], device)
     if int(kept.sum()) < 2:
         raise ConfigError(f"{dataset.name}: {int(kept.sum())} pictures are left to train on, give more")
-    found = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
-    return Labeled(images=images[kept], labels=labels[kept], **found)
+    facts = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
+    return Labeled(images=images[kept], labels=labels[kept], **facts)
 
 
-def _loaded(source: Source, size: int, split: str) -> Dataset:
+def _load(source: Source, size: int, split: str) -> Dataset:
     known, offered = options_for(source.data), {"split": split, **({"size": size} if size else {})}
     options = {name: value for name, value in offered.items() if name in known} | dict(source.options)
     return data.load(source.data, **options)

@@ -16,7 +16,7 @@ from gradveil.generators.pictures import PublicPictures
 from gradveil.generators.provenance import record_of
 from gradveil.generators.quality import Figures, figures_of
 from gradveil.generators.stored import store_network
-from gradveil.generators.training import Course, Progress, told_of, train
+from gradveil.generators.training import Course, Progress, course_metadata, train
 from gradveil.models.start import weights_from
 
 PLAIN = Course()
@@ -62,14 +62,14 @@ def train_autoencoder(
         network = Autoencoder(**architecture)
     network.to(course.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     resume = Path(f"{out}.resume")
-    identity = {"kind": KIND, **architecture, **pictures.told()}
+    identity = {"kind": KIND, **architecture, **pictures.to_metadata()}
     learner = Reconstruction(network, course)
     end = train(learner, pictures.train, course, resume=resume, identity=identity, on_epoch=on_epoch)
     measure_codes(network.eval(), pictures.train[:MEASURED])
     figures = judge(network, pictures.held)
-    told = {**pictures.told(), **told_of(course, end), **figures.told()}
+    metadata = {**pictures.to_metadata(), **course_metadata(course, end), **figures.to_metadata()}
     network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    store_network(out, KIND, network, architecture, told, record_of(pictures.train))
+    store_network(out, KIND, network, architecture, metadata, record_of(pictures.train))
     resume.unlink(missing_ok=True)
     return figures
 

@@ -18,12 +18,12 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.generators.degrade import Damage, degrade, noise_bank
 from gradveil.generators.enhancer import KIND, Enhancer, UNet
-from gradveil.generators.patch_discriminator import PatchDiscriminator, fooled, judged
+from gradveil.generators.patch_discriminator import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.pictures import PublicPictures
 from gradveil.generators.provenance import record_of
 from gradveil.generators.quality import Figures, figures_of
 from gradveil.generators.stored import store_network
-from gradveil.generators.training import Course, Progress, told_of, train
+from gradveil.generators.training import Course, Progress, course_metadata, train
 from gradveil.models.start import weights_from
 
 RATE = 4e-4
@@ -66,14 +66,14 @@ class Restoration:
             self._teach_judge(images, made.detach())
         loss = F.l1_loss(made.float(), images)
         with self.course.autocast():
-            fooling = fooled(self.networks["judge"](made)) if self.task.adversarial else 0.0
+            fooling = generator_loss(self.networks["judge"](made)) if self.task.adversarial else 0.0
         self._move("network", loss + self.task.adversarial * fooling)
         return loss.detach()
 
     def _teach_judge(self, real: Tensor, made: Tensor) -> None:
         with self.course.autocast():
             opinion = self.networks["judge"](torch.cat([real, made.to(real.dtype)])).float()
-        self._move("judge", judged(*opinion.chunk(2)))
+        self._move("judge", critic_loss(*opinion.chunk(2)))
 
     def _move(self, name: str, loss: Tensor) -> None:
         for optimizer in self.optimizers.values():
@@ -99,13 +99,13 @@ def train_enhancer(
         one.to(course.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
     resume = Path(f"{out}.resume")
     settings = {"noise": task.noise, "adversarial": task.adversarial}
-    identity = {"kind": KIND, **architecture, **settings, **pictures.told()}
+    identity = {"kind": KIND, **architecture, **settings, **pictures.to_metadata()}
     learner = Restoration(network, judge, task, course)
     end = train(learner, pictures.train, course, resume=resume, identity=identity, on_epoch=on_epoch)
     figures = compare(network.eval(), pictures.held, task, course)
-    told = {**pictures.told(), **settings, **told_of(course, end), **figures.told()}
+    metadata = {**pictures.to_metadata(), **settings, **course_metadata(course, end), **figures.to_metadata()}
     network.to(memory_format=torch.contiguous_format)  # type: ignore[call-overload]
-    store_network(out, KIND, network, architecture, told, record_of(pictures.train))
+    store_network(out, KIND, network, architecture, metadata, record_of(pictures.train))
     resume.unlink(missing_ok=True)
     return figures
 

@@ -31,11 +31,11 @@ class PatchDiscriminator(nn.Module):
     def forward(self, images: Tensor) -> Tensor:
         x = 2 * images - 1
         for conv in self.halving:
-            x = F.leaky_relu(convolved(conv, x), SLOPE)
-        return convolved(self.last, x)
+            x = F.leaky_relu(convolve(conv, x), SLOPE)
+        return convolve(self.last, x)
 
 
-def convolved(conv: nn.Module, x: Tensor) -> Tensor:
+def convolve(conv: nn.Module, x: Tensor) -> Tensor:
     """With the weight made in full precision: the products behind its norm mix their types under autocast."""
     assert isinstance(conv, nn.Conv2d)
     with torch.autocast(x.device.type, enabled=False):
@@ -43,11 +43,11 @@ def convolved(conv: nn.Module, x: Tensor) -> Tensor:
     return F.conv2d(x, weight, conv.bias, conv.stride, conv.padding)
 
 
-def judged(real: Tensor, made: Tensor) -> Tensor:
+def critic_loss(real: Tensor, made: Tensor) -> Tensor:
     """What the discriminator lowers: the hinge loss."""
     return F.relu(1 - real).mean() + F.relu(1 + made).mean()
 
 
-def fooled(made: Tensor) -> Tensor:
+def generator_loss(made: Tensor) -> Tensor:
     """What the generator lowers."""
     return -made.mean()

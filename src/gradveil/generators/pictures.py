@@ -13,7 +13,7 @@ from gradveil import data
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.seeds import Seed
-from gradveil.defenses.loda.starts import fitted, options_for
+from gradveil.defenses.loda.starts import fit_to, options_for
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
 
 HELD_OUT, MOST_HELD = 10, 256  # one in so many is kept to say what was learned
@@ -39,7 +39,7 @@ class PublicPictures:
     skipped: int
     alike: int  # left out because they look like a picture that is skipped or held out
 
-    def told(self) -> dict[str, object]:
+    def to_metadata(self) -> dict[str, object]:
         """For the metadata of what is trained on them."""
         return {
             "data": self.name,
@@ -58,7 +58,7 @@ def public_pictures(
     if not sources or size < 8 or channels not in (1, 3) or skip < 0:
         raise ConfigError(f"pictures: {len(sources)} data sets, size {size}, {channels} channels, skip {skip}: mend it")
     named = [one if isinstance(one, Source) else Source(data=str(one), skip=skip) for one in sources]
-    loaded = [_loaded(source, size, channels) for source in named]
+    loaded = [_load(source, size, channels) for source in named]
     attacked = torch.cat([images[: one.skip] for one, (_, images) in zip(named, loaded, strict=True)])
     left = torch.cat([images[one.skip :] for one, (_, images) in zip(named, loaded, strict=True)])
     order = torch.randperm(len(left), generator=Seed(seed).at("held-out").rng())
@@ -78,7 +78,7 @@ def public_pictures(
     )
 
 
-def _loaded(source: Source, size: int, channels: int) -> tuple[str, Tensor]:
+def _load(source: Source, size: int, channels: int) -> tuple[str, Tensor]:
     """In one size; of data with a part to train on, that part unless another is asked for."""
     offered = {"size": size, "channels": channels, "split": "train"}
     known = options_for(source.data)
@@ -89,7 +89,7 @@ def _loaded(source: Source, size: int, channels: int) -> tuple[str, Tensor]:
             f"{source.data}: {len(dataset)} pictures, of which {source.skip} are skipped, give this data set a skip "
             "of its own"
         )
-    return dataset.name, as_bytes(fitted(dataset.images, (channels, size, size)))
+    return dataset.name, as_bytes(fit_to(dataset.images, (channels, size, size)))
 
 
 def _copies(images: Tensor, of: Tensor) -> Tensor:

@@ -62,17 +62,17 @@ def check_not_trained_on(file: str | Path, images: Tensor) -> None:
     seen = torch.zeros(len(as_bytes(images)), dtype=torch.bool)
     for view in (images, images.flip(-1)):
         if TRAINED_ON in records:
-            seen |= _listed(picture_hashes(view), records[TRAINED_ON])
+            seen |= _list(picture_hashes(view), records[TRAINED_ON])
         if LOOKS in records:
             seen |= resembling(thumbnails(view), records[LOOKS])
     if seen.any():
         raise ConfigError(
             f"{path}: was trained on {int(seen.sum())} of the {len(seen)} pictures that are attacked, "
-            "train it on others (gradveil train-generator --skip) or attack others"
+            "train it without them (`skip`) or attack other pictures"
         )
 
 
-def _listed(hashes: Tensor, known: Tensor) -> Tensor:
+def _list(hashes: Tensor, known: Tensor) -> Tensor:
     there = {row.numpy().tobytes() for row in known}
     return torch.tensor([row.numpy().tobytes() in there for row in hashes], dtype=torch.bool)
 

@@ -20,7 +20,7 @@ class Figures:
     ssim_before: float
     ssim: float
 
-    def told(self) -> dict[str, str]:
+    def to_metadata(self) -> dict[str, str]:
         """For the metadata of a file."""
         numbers = {name: f"{value:.4f}" for name, value in vars(self).items() if name != "of"}
         return {"figures": self.of, **numbers}

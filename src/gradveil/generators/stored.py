@@ -33,18 +33,18 @@ def store_network(
     kind: str,
     network: nn.Module,
     architecture: Mapping[str, int],
-    told: Mapping[str, object],
+    metadata: Mapping[str, object],
     seen: Mapping[str, Tensor],
 ) -> Path:
-    """Write the file whole: weights, architecture, what is told of the training, and what was seen in it."""
-    said = {"kind": kind, "architecture": json.dumps(dict(architecture)), **told}
+    """Write the file whole: weights, architecture, what is known of the training, and what was seen in it."""
+    entries = {"kind": kind, "architecture": json.dumps(dict(architecture)), **metadata}
     weights = {name: x.detach().cpu().contiguous() for name, x in network.state_dict().items()}
-    metadata = {PREFIX + name: str(value) for name, value in said.items()}
+    metadata = {PREFIX + name: str(value) for name, value in entries.items()}
     write_whole(Path(path), save({**weights, **seen}, metadata=metadata))
     return Path(path)
 
 
-def told_by(path: str | Path) -> dict[str, str]:
+def metadata_of(path: str | Path) -> dict[str, str]:
     """The metadata of a file, without the prefix."""
     file = Path(path)
     if file.suffix != ".safetensors" or not file.is_file():
@@ -60,26 +60,28 @@ def told_by(path: str | Path) -> dict[str, str]:
 
 def load_network(path: str | Path, kind: str, build: Callable[..., Network]) -> Network:
     """The frozen network of a file of this kind, on the CPU. It knows its file."""
-    file, told = Path(path), told_by(path)
-    if told.get("kind") != kind:
-        raise ConfigError(f"{file}: holds {told.get('kind', 'weights of unknown kind')}, not {kind}, {TRAIN} {kind}")
+    file, metadata = Path(path), metadata_of(path)
+    if metadata.get("kind") != kind:
+        raise ConfigError(
+            f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {kind}, {TRAIN} {kind}"
+        )
     with torch.device("meta"):  # no memory before names and shapes have been compared
-        network = _built(file, build, _architecture(file, told))
+        network = _build(file, build, _architecture(file, metadata))
     network.load_state_dict(_weights(file, network.state_dict()), strict=True, assign=True)
     network.file = str(file)  # type: ignore[assignment]
     return network.requires_grad_(False).eval()
 
 
-def _built(file: Path, build: Callable[..., Network], architecture: Mapping[str, int]) -> Network:
+def _build(file: Path, build: Callable[..., Network], architecture: Mapping[str, int]) -> Network:
     try:
         return build(**architecture)
     except TypeError as error:
         raise ConfigError(f"{file}: its architecture has other keys than it should, {TRAIN}") from error
 
 
-def _architecture(file: Path, told: Mapping[str, str]) -> dict[str, Any]:
+def _architecture(file: Path, metadata: Mapping[str, str]) -> dict[str, Any]:
     try:
-        found = json.loads(told.get("architecture", ""))
+        found = json.loads(metadata.get("architecture", ""))
     except (ValueError, RecursionError) as error:
         raise ConfigError(f"{file}: its architecture is not JSON, {TRAIN}") from error
     fine = isinstance(found, dict) and all(type(value) is int and 0 < value <= LARGEST for value in found.values())
@@ -95,13 +97,13 @@ def _weights(file: Path, expected: Mapping[str, Tensor]) -> dict[str, Tensor]:
     if wrong:
         raise ConfigError(f"{file}: {len(wrong)} tensors do not fit, the first is {wrong[0][:200]}; {TRAIN}")
     with safe_open(file, framework="pt") as opened:
-        tensors = {name: _widened(opened.get_tensor(name), expected[name].dtype) for name in shapes}
+        tensors = {name: _widen(opened.get_tensor(name), expected[name].dtype) for name in shapes}
     for name, tensor in tensors.items():
         if tensor.dtype != expected[name].dtype or not bool(tensor.isfinite().all()):
             raise ConfigError(f"{file}: {name}: has numbers that are not finite or of another type; {TRAIN}")
     return tensors
 
 
-def _widened(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+def _widen(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     """A file may hold half precision to be half as large; what is computed with is not."""
     return tensor.to(dtype) if (tensor.dtype, dtype) == (torch.float16, torch.float32) else tensor

@@ -122,7 +122,7 @@ def _epoch(learner: Learner, pictures: Tensor, course: Course, clock: Clock, sta
         if clock.is_over():
             break
     if not math.isfinite(loss.item()):
-        raise ConfigError(f"--rate: the loss is no number any more after {steps} steps, give a lower rate")
+        raise ConfigError(f"the loss is no longer finite after {steps} steps, give a lower rate", key="rate")
     return Progress(state.epoch + 1, loss.item(), clock.spent(), steps)
 
 
@@ -156,7 +156,7 @@ class Clock:
         return due
 
 
-def told_of(course: Course, end: Progress) -> dict[str, object]:
+def course_metadata(course: Course, end: Progress) -> dict[str, object]:
     """For the metadata of what was trained."""
     reached = {"epochs": end.epoch, "steps": end.steps, "seconds_spent": f"{end.seconds:.1f}"}
     versions = {"version": own_version(), "torch": torch.__version__}

@@ -21,13 +21,13 @@ def against_reference(model: nn.Module, reference: nn.Module | Mapping[str, Tens
     for name, parameter in model.named_parameters():
         before = old.get(name)
         if before is None or before.shape != parameter.shape:
-            yield _added(name, tuple(parameter.shape))
+            yield _measure_added(name, tuple(parameter.shape))
         elif parameter.ndim >= 2 and parameter[0].numel() >= SHORTEST and len(parameter) >= FEWEST:
             rows, then = (p.detach().flatten(1).double().cpu() for p in (parameter, before))
-            yield _changed(name, replaced(rows, then), len(rows))
+            yield _measure_changed(name, share_replaced(rows, then), len(rows))
 
 
-def replaced(rows: Tensor, before: Tensor) -> float:
+def share_replaced(rows: Tensor, before: Tensor) -> float:
     """The share of rows that training would hardly have brought there; rows that are or were zero do not count."""
     lengths, then = rows.norm(dim=1), before.norm(dim=1)
     alive = (lengths > 0) & (then > 0)
@@ -37,7 +37,7 @@ def replaced(rows: Tensor, before: Tensor) -> float:
     return gone.double().mean().item() if len(gone) else 0.0
 
 
-def _added(name: str, shape: tuple[int, ...]) -> Measurement:
+def _measure_added(name: str, shape: tuple[int, ...]) -> Measurement:
     return Measurement(
         check=ADDED,
         layer=name,
@@ -48,7 +48,7 @@ def _added(name: str, shape: tuple[int, ...]) -> Measurement:
     )
 
 
-def _changed(name: str, share: float, neurons: int) -> Measurement:
+def _measure_changed(name: str, share: float, neurons: int) -> Measurement:
     return Measurement(
         check=CHANGED,
         layer=name,

@@ -29,7 +29,7 @@ def inspect(model: nn.Module, data: Batch | Tensor | None = None, reference: Ref
     """Look for structure that a dishonest server plants, in the weights and with pictures [n, c, h, w] in [0, 1]."""
     _require_numbers(model)
     images = data.images if isinstance(data, Batch) else data
-    reached, skipped = _reached(model, images)
+    reached, skipped = _reach_neurons(model, images)
     checked: list[Measurement] = [m for check in WEIGHTS_ALONE for m in check(model)]
     checked += front_layer(model, reached)
     if reached is not None:
@@ -49,7 +49,7 @@ def refuse_if_planted(model: nn.Module, data: Batch | Tensor | None = None, refe
     return inspection
 
 
-def _reached(model: nn.Module, images: Tensor | None) -> tuple[list[Reach] | None, tuple[str, ...]]:
+def _reach_neurons(model: nn.Module, images: Tensor | None) -> tuple[list[Reach] | None, tuple[str, ...]]:
     if images is None:
         return None, ("no pictures were given: what neurons do with them is not seen",)
     if len(images) < FEWEST:

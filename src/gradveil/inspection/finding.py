@@ -51,6 +51,6 @@ class Inspection:
         """`planted structure found: what, where` or `nothing found by these checks`; there is no third word."""
         if not self.planted:
             return NOTHING
-        told = list(dict.fromkeys(f"{m.check} ({m.layer})" for m in self.findings))
-        more = f" and {len(told) - SHOWN} more" if len(told) > SHOWN else ""
-        return f"{FOUND}: {', '.join(told[:SHOWN])}{more}"
+        names = list(dict.fromkeys(f"{m.check} ({m.layer})" for m in self.findings))
+        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+        return f"{FOUND}: {', '.join(names[:SHOWN])}{more}"

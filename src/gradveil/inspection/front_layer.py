@@ -17,7 +17,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 def front_layer(model: nn.Module, reaches: Iterable[Reach] | None) -> Iterator[Measurement]:
     """In the order of use where pictures came through, else in the order of definition."""
-    layers = [(r.name, r.module) for r in reaches] if reaches is not None else _defined(model)
+    layers = [(r.name, r.module) for r in reaches] if reaches is not None else _rows_defined(model)
     for place, (name, layer) in enumerate(layers):
         if _is_convolution(layer):
             return
@@ -27,7 +27,7 @@ def front_layer(model: nn.Module, reaches: Iterable[Reach] | None) -> Iterator[M
             yield _measure(name, inputs)
 
 
-def _defined(model: nn.Module) -> list[tuple[str, nn.Module]]:
+def _rows_defined(model: nn.Module) -> list[tuple[str, nn.Module]]:
     return [(f"{n}.weight", m) for n, m in model.named_modules() if isinstance(m, (nn.Linear, *CONVOLUTIONS))]
 
 

@@ -24,11 +24,11 @@ def single_sample(reaches: Iterable[Reach]) -> Iterator[Measurement]:
     for reach in reaches:
         active = reach.strength > 0
         for kind, sets in (("alone", active), ("stepwise", _steps(reach, active))):
-            if sets is not None and len(used := _used(sets)) >= FEWEST:
+            if sets is not None and len(used := _count_used(sets)) >= FEWEST:
                 yield _measure(reach.name, kind, used, len(sets))
 
 
-def _used(sets: Tensor) -> Tensor:
+def _count_used(sets: Tensor) -> Tensor:
     """How many pictures each neuron has, of the neurons that have some but not all."""
     counts = sets.sum(0)
     return counts[(counts > 0) & (counts < len(sets))]

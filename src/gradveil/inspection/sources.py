@@ -26,7 +26,7 @@ def shape_from(text: str) -> Shape:
     """`3x32x32` or `1x28x20`: channels, height, width."""
     found = re.fullmatch(r"(\d{1,4})x(\d{1,5})x(\d{1,5})", text)
     if not found or not all(map(int, found.groups())):
-        raise ConfigError(f"--shape: {text!r} is no shape, write channels x height x width as in 3x32x32")
+        raise ConfigError(f"must be channels x height x width as in 3x32x32, got {text!r}", key="shape")
     channels, height, width = map(int, found.groups())
     return channels, height, width
 

@@ -45,15 +45,17 @@ def read_whole_header(path: Path, where: Path | str) -> Header:
         raise ConfigError(f"{where}: cannot be read, {error.strerror or error}") from error
     entries = _entries(content, where)
     metadata = _metadata(entries.pop(METADATA, {}), where)
-    tensors = {name: _stored(f"{where}: {name}", entry) for name, entry in entries.items()}
+    tensors = {name: _parse_tensor(f"{where}: {name}", entry) for name, entry in entries.items()}
     place = 0
     for name, one in sorted(tensors.items(), key=lambda item: item[1][1:]):
         if one.begin != place:
-            raise _broken(f"{where}: {name}: its data begins at byte {one.begin}, the tensor before it ends at {place}")
+            raise _broken_file(
+                f"{where}: {name}: its data begins at byte {one.begin}, the tensor before it ends at {place}"
+            )
         place = one.end
-    held = length - 8 - len(content)
-    if place != held:
-        raise _broken(f"{where}: its tensors end at byte {place} of the data, the file holds {held}")
+    size = length - 8 - len(content)
+    if place != size:
+        raise _broken_file(f"{where}: its tensors end at byte {place} of the data, the file holds {size}")
     return Header(tensors, metadata, 8 + len(content))
 
 
@@ -61,10 +63,10 @@ def _header_of(path: Path, where: Path | str) -> bytes:
     with path.open("rb") as file:
         claimed = int.from_bytes(file.read(8), "little")
         if claimed > LARGEST:
-            raise _broken(f"{where}: its header claims {claimed:,} bytes, the limit is {LARGEST:,}")
+            raise _broken_file(f"{where}: its header claims {claimed:,} bytes, the limit is {LARGEST:,}")
         content = file.read(claimed)
     if not content or len(content) < claimed:
-        raise _broken(f"{where}: its header claims {claimed:,} bytes, the file has {len(content):,} for it")
+        raise _broken_file(f"{where}: its header claims {claimed:,} bytes, the file has {len(content):,} for it")
     return content
 
 
@@ -72,15 +74,15 @@ def _entries(content: bytes, where: Path | str) -> dict[str, Any]:
     try:
         found = json.loads(content, object_pairs_hook=without_duplicates)
     except (ValueError, RecursionError) as error:
-        raise _broken(f"{where}: its header is not JSON, {error}") from error
+        raise _broken_file(f"{where}: its header is not JSON, {error}") from error
     if not isinstance(found, dict):
-        raise _broken(f"{where}: its header is no table of tensors")
+        raise _broken_file(f"{where}: its header is no table of tensors")
     return found
 
 
 def _metadata(found: Any, where: Path | str) -> dict[str, str]:
     if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise _broken(f"{where}: {METADATA}: expected a table of texts")
+        raise _broken_file(f"{where}: {METADATA}: expected a table of texts")
     return found
 
 
@@ -93,17 +95,19 @@ def without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return table
 
 
-def _stored(where: str, entry: Any) -> Stored:
+def _parse_tensor(where: str, entry: Any) -> Stored:
     if not isinstance(entry, Mapping) or set(entry) != {"dtype", "shape", "data_offsets"}:
-        raise _broken(f"{where}: expected dtype, shape and data_offsets")
+        raise _broken_file(f"{where}: expected dtype, shape and data_offsets")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
     if dtype not in WIDTHS:
-        raise _broken(f"{where}: the type {str(dtype)[:20]!r} is not read (known: {', '.join(WIDTHS)})")
+        raise _broken_file(f"{where}: the type {str(dtype)[:20]!r} is not read (known: {', '.join(WIDTHS)})")
     if not _counts(shape) or not _counts(offsets) or len(offsets) != 2 or offsets[0] > offsets[1]:
-        raise _broken(f"{where}: shape and data_offsets must be lists of whole numbers")
+        raise _broken_file(f"{where}: shape and data_offsets must be lists of whole numbers")
     if prod(shape) * WIDTHS[dtype] != offsets[1] - offsets[0]:
-        told = f"{dtype} of {str(tuple(shape))[:60]}"
-        raise _broken(f"{where}: {told} does not take the {offsets[1] - offsets[0]:,} bytes that are claimed for it")
+        message = f"{dtype} of {str(tuple(shape))[:60]}"
+        raise _broken_file(
+            f"{where}: {message} does not take the {offsets[1] - offsets[0]:,} bytes that are claimed for it"
+        )
     return Stored(tuple(shape), offsets[0], offsets[1], dtype)
 
 
@@ -111,5 +115,5 @@ def _counts(value: Any) -> bool:
     return isinstance(value, list) and all(type(item) is int and 0 <= item < 2**63 for item in value)
 
 
-def _broken(message: str) -> ConfigError:
+def _broken_file(message: str) -> ConfigError:
     return ConfigError(f"{message}; not a readable safetensors file, save it again")

@@ -93,7 +93,7 @@ def state_dict(loaded: Any) -> dict[str, Any]:
     return {name: tensor.detach().clone(memory_format=torch.contiguous_format) for name, tensor in found.items()}
 
 
-def told(error: BaseException) -> str:
+def describe(error: BaseException) -> str:
     """One line, without torch's advice to switch `weights_only` off."""
     text = " ".join(str(error).split())
     if asked := re.search(r"GLOBAL ([\w.]+)", text):
@@ -107,4 +107,4 @@ if __name__ == "__main__":
     try:
         main(*sys.argv[1:])
     except Exception as error:
-        sys.exit(told(error))
+        sys.exit(describe(error))

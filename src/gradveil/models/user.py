@@ -20,18 +20,18 @@ from gradveil.models.start import Shape, weights_from
 
 def load_model(spec: str, *, classes: int, shape: Shape) -> nn.Module:
     """The model that `file.py:factory` makes, told the classes and the shape where its signature asks for them."""
-    path, name = _split(spec)
-    with _beside(path), _told(path, "running the file"), weights_from(0):
+    path, name = _split_spec(spec)
+    with _beside(path), _name_faults(path, "running the file"), weights_from(0):
         module = _run(path)
     factory = _find(module, name, path)
-    with _beside(path), _told(path, f"{name}()"), weights_from(0):
-        model = factory(**_wanted(factory, classes=classes, shape=shape))
+    with _beside(path), _name_faults(path, f"{name}()"), weights_from(0):
+        model = factory(**_options_for(factory, classes=classes, shape=shape))
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{path}: {name}() returned {type(model).__name__}, it must return a torch.nn.Module")
     return model
 
 
-def _split(spec: str) -> tuple[Path, str]:
+def _split_spec(spec: str) -> tuple[Path, str]:
     file, colon, name = spec.rpartition(":")
     path = Path(file)
     if not colon or not name.isidentifier() or path.suffix != ".py":
@@ -69,7 +69,7 @@ def _find(module: ModuleType, name: str, path: Path) -> Callable[..., object]:
     raise ConfigError(f"{path}: no factory {name!r}, {hint}")
 
 
-def _wanted(factory: Callable[..., object], **known: object) -> dict[str, object]:
+def _options_for(factory: Callable[..., object], **known: object) -> dict[str, object]:
     parameters = inspect.signature(factory).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return known
@@ -89,7 +89,7 @@ def _beside(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def _told(path: Path, doing: str) -> Iterator[None]:
+def _name_faults(path: Path, doing: str) -> Iterator[None]:
     """Whatever the user's code raises, as one line that names the file. SystemExit: a script that runs on import."""
     try:
         yield

@@ -35,7 +35,7 @@ class OtherModelError(ConfigError):
 
 
 @contextmanager
-def pickles_allowed(asked: bool = True) -> Iterator[None]:
+def allow_pickles(asked: bool = True) -> Iterator[None]:
     """Inside, `load_weights` reads a pickle's tensors. The command line alone asks for it, never a config file."""
     token = _asked_for_pickles.set(asked)
     try:
@@ -47,12 +47,12 @@ def pickles_allowed(asked: bool = True) -> Iterator[None]:
 def load_weights(model: nn.Module, path: Path) -> None:
     """Put the file's tensors into the model: every name, every shape, every number finite, or nothing changes."""
     if not _is_pickle(path):
-        model.load_state_dict(_fitting(path, path, model.state_dict()), strict=True)
+        model.load_state_dict(_read_fitting(path, path, model.state_dict()), strict=True)
         return
     with tempfile.TemporaryDirectory(prefix="gradveil-") as folder:
         converted = Path(folder) / "weights.safetensors"
         digest = _convert(path, converted)
-        model.load_state_dict(_fitting(converted, path, model.state_dict()), strict=True)
+        model.load_state_dict(_read_fitting(converted, path, model.state_dict()), strict=True)
     print(f"{path}: tensors read out of a pickle, sha256 {digest}", file=sys.stderr)
 
 
@@ -61,7 +61,7 @@ def _is_pickle(path: Path) -> bool:
     if pickled and not _asked_for_pickles.get():
         raise ConfigError(
             f"{path}: pickles are not read because reading one can run code, {CONVERT}; "
-            "or add --allow-pickle to read its tensors in a process of its own"
+            "or set `allow_pickle` to read its tensors in a process of its own"
         )
     if not pickled and path.suffix.lower() != ".safetensors":
         raise ConfigError(f"{path}: weights must be a .safetensors file, {CONVERT}")
@@ -73,7 +73,7 @@ def _is_pickle(path: Path) -> bool:
 def _convert(path: Path, target: Path) -> str:
     """The pickle's tensors as a safetensors file, made by a child process; returns the pickle's SHA-256."""
     if tuple(int(part) for part in torch.__version__.split(".")[:2]) < FIRST_TORCH:
-        raise ConfigError(f"{path}: --allow-pickle needs torch 2.10 or later, this is {torch.__version__}; {CONVERT}")
+        raise ConfigError(f"{path}: `allow_pickle` needs torch 2.10 or later, this is {torch.__version__}; {CONVERT}")
     script = Path(__file__).with_name("unpickle.py")
     command = [sys.executable, "-I", "-W", "ignore", str(script), str(path.resolve()), str(target)]
     try:
@@ -86,7 +86,7 @@ def _convert(path: Path, target: Path) -> str:
     return child.stdout.strip()
 
 
-def _fitting(file: Path, path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
+def _read_fitting(file: Path, path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a safetensors file, which errors call `path`, as the model has them."""
     _check_names(path, expected, read_header(file, path))
     try:

@@ -17,12 +17,12 @@ from gradveil.transforms.rounding import (
     Amounts,
     Levels,
     Pictures,
-    floored,
     in_place_of,
     levels,
     per_image,
     pictures,
-    truncated,
+    round_down,
+    truncate,
 )
 
 
@@ -42,7 +42,7 @@ def posterize(images: Pictures, amount: Amounts) -> Pictures:
     """Keeps this many of the 8 bits. The gradient is that of the identity."""
     bits = per_image(amount, torch.int64)
     step = (torch.ones_like(bits) << (8 - bits)).float()
-    return pictures(floored(levels(images) / step) * step, images)
+    return pictures(round_down(levels(images) / step) * step, images)
 
 
 def autocontrast(images: Pictures, amount: Amounts) -> Pictures:
@@ -54,7 +54,7 @@ def autocontrast(images: Pictures, amount: Amounts) -> Pictures:
     scale = torch.full_like(span, WHITE) / span  # a plain 255 would be multiplied by 1 / span
     offset = torch.where(flat, 0, -low * scale)
     # float64 and this order, as in PIL: the highest level may end at 254.99..., which is cut off to 254
-    return pictures(truncated(image.double().mul_(scale).add_(offset)), images)
+    return pictures(truncate(image.double().mul_(scale).add_(offset)), images)
 
 
 def equalize(images: Pictures, amount: Amounts) -> Pictures:
@@ -87,12 +87,12 @@ RED, GREEN, BLUE = 19595, 38470, 7471  # of 65536: what PIL takes for 0.299, 0.5
 
 def color(images: Pictures, amount: Amounts) -> Pictures:
     image = levels(images)
-    return pictures(_blended(_luminance(image), image, amount), images)
+    return pictures(_blend(_luminance(image), image, amount), images)
 
 
 def contrast(images: Pictures, amount: Amounts) -> Pictures:
     image = levels(images)
-    return pictures(_blended(_flat(image), image, amount), images)
+    return pictures(_blend(_flat(image), image, amount), images)
 
 
 def sharpness(images: Pictures, amount: Amounts) -> Pictures:
@@ -101,19 +101,19 @@ def sharpness(images: Pictures, amount: Amounts) -> Pictures:
     height, width = image.shape[2:]
     if min(height, width) < 3:
         return pictures(image, images)
-    inner = _blended(_smooth(image), image[:, :, 1:-1, 1:-1], amount)
+    inner = _blend(_smooth(image), image[:, :, 1:-1, 1:-1], amount)
     rows = torch.slice_scatter(image[:, :, 1:-1], inner, 3, 1, width - 1)
     return pictures(torch.slice_scatter(image, rows, 2, 1, height - 1), images)
 
 
 def brightness(images: Pictures, amount: Amounts) -> Pictures:
     image = levels(images)
-    return pictures(truncated(image * _factor(amount)), images)
+    return pictures(truncate(image * _factor(amount)), images)
 
 
-def _blended(poorer: Levels, image: Levels, amount: Amounts) -> Levels:
+def _blend(poorer: Levels, image: Levels, amount: Amounts) -> Levels:
     # float32, and a product and a sum of their own, as PIL has it: what is cut off depends on the last bit
-    return truncated(((image - poorer) * _factor(amount)).add_(poorer))
+    return truncate(((image - poorer) * _factor(amount)).add_(poorer))
 
 
 def _factor(amount: Amounts) -> Float[Tensor, "image 1 1 1"]:
@@ -127,7 +127,7 @@ def _luminance(image: Levels) -> Float[Tensor, "image 1 height width"]:
     if image.shape[1] != 3:
         raise ConfigError(f"pictures have {image.shape[1]} channels: color and contrast take 1 or 3")
     red, green, blue = image.split(1, dim=1)
-    return floored((red * RED + green * GREEN + blue * BLUE + 32768) / 65536)
+    return round_down((red * RED + green * GREEN + blue * BLUE + 32768) / 65536)
 
 
 def _flat(image: Levels) -> Float[Tensor, "image 1 1 1"]:
@@ -137,11 +137,11 @@ def _flat(image: Levels) -> Float[Tensor, "image 1 1 1"]:
     height, width = image.shape[2:]
     pixels = height * width
     # the quarter is less than any difference of whole numbers here: a quotient on the edge does not fall off
-    return floored((total + pixels / 2 + 0.25) / pixels).float()
+    return round_down((total + pixels / 2 + 0.25) / pixels).float()
 
 
 def _smooth(image: Levels) -> Levels:
     """PIL's SMOOTH, without the border: the mean of 3 x 3 pixels with the middle one five times."""
     rows = (image[:, :, :-2] + image[:, :, 1:-1]).add_(image[:, :, 2:])
     square = (rows[..., :-2] + rows[..., 1:-1]).add_(rows[..., 2:])
-    return floored(square.add_(image[:, :, 1:-1, 1:-1], alpha=4).div_(13).add_(0.5))
+    return round_down(square.add_(image[:, :, 1:-1, 1:-1], alpha=4).div_(13).add_(0.5))

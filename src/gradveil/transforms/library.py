@@ -43,9 +43,9 @@ class Entry:
             raise ConfigError(
                 f"{where}: expected an operation and its magnitude such as translateX9, got {text!r:.100}"
             )
-        return cls(found[1], int(found[2][:3])).checked(where)
+        return cls(found[1], int(found[2][:3])).check(where)
 
-    def checked(self, where: str) -> Entry:
+    def check(self, where: str) -> Entry:
         if self.operation not in OPERATIONS:
             raise unknown("operation", self.operation, OPERATIONS, f"{where}: operation")
         if not 0 <= self.magnitude < MAGNITUDES:
@@ -152,7 +152,7 @@ def entry_of(operation: Any, magnitude: Any, where: str) -> Entry:
         raise ConfigError(
             f"{where}: magnitude is {magnitude!r:.100}, expected a whole number from 0 to {MAGNITUDES - 1}"
         )
-    return Entry(operation, magnitude).checked(where)
+    return Entry(operation, magnitude).check(where)
 
 
 TENS = (

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Generator, Tensor
 
-from gradveil.transforms.geometry import moved
+from gradveil.transforms.geometry import move_pixels
 from gradveil.transforms.policy import Draw, Policy
 from gradveil.transforms.rounding import Pictures
 
@@ -61,7 +61,7 @@ def crop(images: Pictures, top: Offsets, left: Offsets, padding: int = PADDING) 
     height, width = images.shape[2:]
     row = _from(top - padding, height)[:, None, :, None]
     column = _from(left - padding, width)[:, None, None]
-    return moved(images, row, column)
+    return move_pixels(images, row, column)
 
 
 def flip(images: Pictures, flipped: Flips) -> Pictures:

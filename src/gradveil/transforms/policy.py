@@ -138,12 +138,12 @@ class Policy:
         draws are those of torch's own generator, which a `DataLoader` seeds in each of its workers.
         """
         if isinstance(images, Image.Image):
-            return to_picture(self._drawn(from_picture(images), rng))
+            return to_picture(self._draw_and_apply(from_picture(images), rng))
         if images.dtype == torch.uint8:
-            return to_bytes(self._drawn(from_bytes(images), rng))
-        return self._drawn(images, rng)
+            return to_bytes(self._draw_and_apply(from_bytes(images), rng))
+        return self._draw_and_apply(images, rng)
 
-    def _drawn(self, images: Tensor, rng: Generator | None) -> Tensor:
+    def _draw_and_apply(self, images: Tensor, rng: Generator | None) -> Tensor:
         if images.dim() not in (3, 4) or not images.is_floating_point():
             got = f"{tuple(images.shape)} of {images.dtype}"
             raise ConfigError(f"policy {self}: expected C x H x W or N x C x H x W, floats or bytes, got {got}")

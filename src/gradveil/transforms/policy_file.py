@@ -43,9 +43,9 @@ def _content(path: Path) -> dict[str, Any]:
     return found
 
 
-def _library(told: Any, path: Path) -> Library:
+def _library(table: Any, path: Path) -> Library:
     """The entries as they are in the file, under the name of the table only where they are those of the table."""
-    rows = told.get("entries") if isinstance(told, dict) else None
+    rows = table.get("entries") if isinstance(table, dict) else None
     if not isinstance(rows, list):
         raise ConfigError(f"{path}: library.entries: expected pairs of operation and magnitude")
     for place, row in enumerate(rows):

@@ -27,12 +27,12 @@ def pictures(found: Levels, like: Pictures) -> Pictures:
     return found.to(like.dtype).div_(white)
 
 
-def truncated(values: Tensor) -> Tensor:
+def truncate(values: Tensor) -> Tensor:
     """Clipped to 0 to 255 and cut off, as C does when it casts. The gradient is that of the clipping alone."""
     return _Truncated.apply(values)  # pyright: ignore[reportReturnType]
 
 
-def floored(values: Tensor) -> Tensor:
+def round_down(values: Tensor) -> Tensor:
     """The next lower whole number, with the gradient of the identity."""
     return _Floored.apply(values)  # pyright: ignore[reportReturnType]
 

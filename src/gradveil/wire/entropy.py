@@ -23,7 +23,7 @@ def pack(symbols: np.ndarray, alphabet: int) -> bytes:
     plain = bytes([PLAIN]) + _bits(symbols, alphabet)
     if alphabet > MOST_SYMBOLS or not len(symbols):
         return plain
-    coded = bytes([CODED]) + _coded(symbols, alphabet)
+    coded = bytes([CODED]) + _encode(symbols, alphabet)
     return min(plain, coded, key=len)
 
 
@@ -32,7 +32,7 @@ def unpack(reader: Reader, count: int, alphabet: int) -> np.ndarray:
     if form == PLAIN:
         return _from_bits(reader, count, alphabet)
     if form == CODED and alphabet <= MOST_SYMBOLS and count:
-        return _decoded(reader, count, alphabet)
+        return _decode(reader, count, alphabet)
     raise malformed(f"symbols of kind {form}")
 
 
@@ -74,7 +74,7 @@ def _lanes(count: int) -> int:
     return min(max(count // ROWS, 1), MOST_LANES)
 
 
-def _coded(symbols: np.ndarray, alphabet: int) -> bytes:
+def _encode(symbols: np.ndarray, alphabet: int) -> bytes:
     share, lanes = frequencies(symbols, alphabet), _lanes(len(symbols))
     below = np.cumsum(share) - share
     rows = np.pad(symbols, (0, -len(symbols) % lanes), constant_values=int(share.argmax())).reshape(-1, lanes)
@@ -89,7 +89,7 @@ def _coded(symbols: np.ndarray, alphabet: int) -> bytes:
     return varints(share) + state.astype("<u4").tobytes() + varint(len(body)) + body.tobytes()
 
 
-def _decoded(reader: Reader, count: int, alphabet: int) -> np.ndarray:
+def _decode(reader: Reader, count: int, alphabet: int) -> np.ndarray:
     share, lanes = reader.varints(alphabet), _lanes(count)
     if int(share.max()) > TOTAL or int(share.sum()) != TOTAL:
         raise malformed("frequencies do not add up")

@@ -35,7 +35,7 @@ class Cache:
     def path(self, hashed: str) -> Path:
         return self.root / self.key / hashed[:2] / hashed
 
-    def made(self, hashed: str) -> Path:
+    def marker_of(self, hashed: str) -> Path:
         return self.root / "made" / hashed[:2] / hashed
 
     def read(self, hashed: str, like: Tensor) -> Tensor | None:
@@ -54,10 +54,10 @@ class Cache:
         pixels = encoding.detach().float().cpu().contiguous().numpy().tobytes()
         with suppress(OSError), private_files():
             _write(self.path(hashed), crc32(pixels).to_bytes(4, "little") + pixels)
-            _write(self.made(hash_of(encoding)), b"")
+            _write(self.marker_of(hash_of(encoding)), b"")
 
     def is_encoding(self, hashed: str) -> bool:
-        return self.made(hashed).exists()
+        return self.marker_of(hashed).exists()
 
 
 def _write(path: Path, content: bytes) -> None:

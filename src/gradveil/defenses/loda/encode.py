@@ -27,11 +27,11 @@ def at_once(pictures: Tensor) -> int:
     return max(1, most * SMALL // max(SMALL, pixels))
 
 
-def encoded(pictures: Tensor, encode: Encode, cache: Cache | None) -> Tensor:
+def encode_all(pictures: Tensor, encode: Encode, cache: Cache | None) -> Tensor:
     """Every picture's encoding, in order. A picture that is there twice is encoded once."""
     hashes = [hash_of(picture) for picture in pictures]
     places = {hashed: place for place, hashed in reversed(list(enumerate(hashes)))}
-    found = {} if cache is None else _cached(pictures, places, cache)
+    found = {} if cache is None else _read_cached(pictures, places, cache)
     missing = [hashed for hashed in places if hashed not in found]
     missing.sort(key=places.__getitem__)
     size = at_once(pictures)
@@ -57,7 +57,7 @@ def _side_by_side(work: Callable[[list[str]], None], parts: list[list[str]], on_
             result.result()
 
 
-def _cached(pictures: Tensor, places: dict[str, int], cache: Cache) -> dict[str, Tensor]:
+def _read_cached(pictures: Tensor, places: dict[str, int], cache: Cache) -> dict[str, Tensor]:
     kept = {hashed: cache.read(hashed, pictures[place]) for hashed, place in places.items()}
     return {hashed: encoding for hashed, encoding in kept.items() if encoding is not None}
 

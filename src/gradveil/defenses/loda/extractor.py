@@ -25,7 +25,7 @@ LAST = "fc.weight"  # of every model of the catalogue
 TRAIN = "gradveil train-extractor DATA --model resnet18 --out extractor.safetensors"
 
 
-def checked(spec: str) -> str:
+def check_extractor(spec: str) -> str:
     """The extractor with the hash of its file; ConfigError if there is no such thing."""
     name, colon, file = spec.partition(":")
     if not colon or not file:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.progress import leave_if_stopped
-from gradveil.defenses.loda.obscure import UNIT, Extract, Reduce, Scale, size, weighed
+from gradveil.defenses.loda.obscure import UNIT, Extract, Reduce, Scale, size, weigh
 
 Aim = Literal["stationary", "features"]
 AT_THE_EDGE = 1e-3  # how near to 0 or 1 a pixel counts as held there
@@ -85,9 +85,9 @@ class Decoder:
 
         def left(x: Tensor) -> Tensor:
             with torch.enable_grad():
-                apart = [weighed(a.detach() - b, self.reduce) for a, b in zip(there, self.extract(x), strict=True)]
+                apart = [weigh(a.detach() - b, self.reduce) for a, b in zip(there, self.extract(x), strict=True)]
                 (pulled,) = torch.autograd.grad(there, inside, apart, create_graph=True)
-                slope = pulled - c * weighed(inside.detach() - self.scale.inside(x), self.reduce)
+                slope = pulled - c * weigh(inside.detach() - self.scale.inside(x), self.reduce)
                 return size(outward_left_out(slope, encodings) if self.projected else slope, "sum")
 
         return left

@@ -26,8 +26,8 @@ from gradveil.core.preset import Preset
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, Update
 from gradveil.defenses.loda.cache import Cache
-from gradveil.defenses.loda.encode import encoded, refuse_encodings
-from gradveil.defenses.loda.extractor import TRAIN, checked, fingerprint, identity, load_extractor
+from gradveil.defenses.loda.encode import encode_all, refuse_encodings
+from gradveil.defenses.loda.extractor import TRAIN, check_extractor, fingerprint, identity, load_extractor
 from gradveil.defenses.loda.features import Features, Layers
 from gradveil.defenses.loda.half import in_half
 from gradveil.defenses.loda.obscure import Recipe, Reduce, Scale, Units, obscure
@@ -71,7 +71,7 @@ class Loda(Defense):
         Layers.parse(self.layers)
         assert self.recipe  # its ranges are checked
         if self.extractor:
-            object.__setattr__(self, "extractor", checked(self.extractor))
+            object.__setattr__(self, "extractor", check_extractor(self.extractor))
 
     @property
     def recipe(self) -> Recipe:
@@ -104,7 +104,7 @@ class Loda(Defense):
         """Encodings [n, c, h, w], on the device of the pictures; computed in float32, features in bfloat16 if asked."""
         self.check(nn.Identity())
         cache = Cache.of(self.key(shape_of(pictures))) if self.cache else None
-        return encoded(pictures, self.encoder(pictures.float()), cache)
+        return encode_all(pictures, self.encoder(pictures.float()), cache)
 
     def encoder(self, like: Tensor) -> Callable[[Tensor, list[str]], Tensor]:
         shape = shape_of(like)

@@ -78,16 +78,16 @@ def obscure(pictures: Tensor, starts: Tensor, extract: Extract, recipe: Recipe, 
 
     def step() -> Tensor:
         slope = slope_at(x, private, wanted, extract, recipe, scale)
-        return x.copy_(projected(x - recipe.rate * of_length_one(slope), scale))
+        return x.copy_(project(x - recipe.rate * of_length_one(slope), scale))
 
-    advance = replayed(step, x)
+    advance = replay(step, x)
     for _ in range(recipe.steps):
         leave_if_stopped()
         advance()
     return scale.pictures(x).clamp(0, 1)  # once more: the way back from other units may round
 
 
-def replayed(step: Step, x: Tensor) -> Step:
+def replay(step: Step, x: Tensor) -> Step:
     """Without the launches where the device has graphs; as it is where not, or where the step cannot be captured."""
     if not x.is_cuda:
         return step
@@ -105,12 +105,12 @@ def slope_at(
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         got = extract(scale.pictures(x))
-    apart = [weighed(a.detach() - b, recipe.reduce) for a, b in zip(got, wanted, strict=True)]
+    apart = [weigh(a.detach() - b, recipe.reduce) for a, b in zip(got, wanted, strict=True)]
     (pulled,) = torch.autograd.grad(got, x, apart)
-    return pulled - recipe.c * weighed(x.detach() - private, recipe.reduce)
+    return pulled - recipe.c * weigh(x.detach() - private, recipe.reduce)
 
 
-def weighed(apart: Tensor, reduce: Reduce) -> Tensor:
+def weigh(apart: Tensor, reduce: Reduce) -> Tensor:
     """Half the gradient of `size` in what is apart."""
     return apart if reduce == "sum" else apart / apart[0].numel()
 
@@ -121,5 +121,5 @@ def of_length_one(slope: Tensor) -> Tensor:
     return slope / length.view(-1, 1, 1, 1)
 
 
-def projected(x: Tensor, scale: Scale) -> Tensor:
+def project(x: Tensor, scale: Scale) -> Tensor:
     return scale.inside(scale.pictures(x).clamp(0, 1))

@@ -40,7 +40,7 @@ def public_pool(spec: str, shape: Shape) -> Tensor:
         raise ConfigError(f"public: {error}") from error
     if not len(pictures):
         raise ConfigError(f"public: {spec} holds no picture, name another set")
-    return fitted(pictures, shape)
+    return fit_to(pictures, shape)
 
 
 def options_for(spec: str) -> tuple[str, ...]:
@@ -49,7 +49,7 @@ def options_for(spec: str) -> tuple[str, ...]:
     return tuple(inspect.signature(data.DATASETS[spec if spec in data.DATASETS else by_path]).parameters)
 
 
-def fitted(pictures: Tensor, shape: Shape) -> Tensor:
+def fit_to(pictures: Tensor, shape: Shape) -> Tensor:
     """In other channels and another size, as far as these differ."""
     if pictures.shape[1] == 3 and shape[0] == 1:
         pictures = (pictures * torch.tensor(GRAY).view(1, 3, 1, 1)).sum(1, keepdim=True)
