@@ -184,7 +184,7 @@ def test_look_alikes_of_what_is_attacked_are_left_out() -> None:
 
 
 def test_a_size_that_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ConfigError, match="30 pixels"):
+    with pytest.raises(ConfigError, match="got 30"):
         labeled_pictures(Source(data="photos", options={"limit": 2}), size=30)
 
 

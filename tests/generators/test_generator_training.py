@@ -146,7 +146,7 @@ def test_a_loss_that_is_no_number_is_told(pictures: PublicPictures, tmp_path: Pa
         def learn(self, images: torch.Tensor, here: slice) -> torch.Tensor:
             return torch.tensor(torch.nan)
 
-    with pytest.raises(ConfigError, match="--rate: the loss is no number"):
+    with pytest.raises(ConfigError, match="rate: the loss is no longer finite"):
         training.train(Broken(), pictures.train, COURSE)
 
 

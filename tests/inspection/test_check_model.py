@@ -91,8 +91,8 @@ def test_weights_and_a_reference_file(
     ("arguments", "told"),
     [
         (("lenett",), "MODEL: unknown name 'lenett', did you mean 'lenet'?"),
-        (("lenet", "--shape", "32x32"), "--shape: '32x32' is no shape"),
-        (("lenet", "--shape", "0x32x32"), "--shape: '0x32x32' is no shape"),
+        (("lenet", "--shape", "32x32"), "--shape: must be channels x height x width"),
+        (("lenet", "--shape", "0x32x32"), "got '0x32x32'"),
         (("lenet", "--weights", "none.safetensors"), "none.safetensors: no such file"),
         (("lenet", "--reference", "none.safetensors"), "none.safetensors: no such file"),
         (("lenet", "--data", "pictures"), "data: unknown name 'pictures'"),
