@@ -57,7 +57,6 @@ WITH_OPTIONS: set[str] = {
     "data/encoded.py",
     "defenses/_mixing.py",
     "defenses/_per_example.py",
-    "defenses/from_text.py",
     "defenses/loda/extractor.py",
     "generators/conditional_training.py",
     "generators/labeled_pictures.py",

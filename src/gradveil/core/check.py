@@ -16,8 +16,6 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 from gradveil.core.errors import ConfigError, unknown
 
 Where = Callable[[str], str]  # the key of a value -> how its giver knows it, such as "audit.toml: seed"
-    [str], str
-]  # the key of a value -> how its giver knows it: "audit.toml: seed", or an option of the command line
 LONGEST_TEXT, LONGEST_PART = 4096, 255  # of a path, and of a name between two slashes
 LONGEST_LIST = 1000
 LARGEST_COUNT = 10_000_000

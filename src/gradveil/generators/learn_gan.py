@@ -69,12 +69,12 @@ def train_conditional_gan(
         generator = ConditionalGan(**architecture)
         critic = Critic(classes=architecture["classes"], size=generator.size, width=widths.critic)
     duel = Duel(generator, critic, pictures.images, pictures.labels, course)
-    identity = {"kind": KIND, **architecture, "critic_width": widths.critic, **pictures.metadata()}
+    identity = {"kind": KIND, **architecture, "critic_width": widths.critic, **pictures.to_metadata()}
     reached = train_gan(duel, resume=resume, identity=identity, on_block=on_block)
     average = duel.settled()
     effort = {"steps": reached.step, "seconds_spent": f"{reached.seconds:.1f}"}
     versions = {"version": own_version(), "torch": torch.__version__}
-    metadata = {**pictures.metadata(), **course.settings(), "steps_planned": course.steps, **effort, **versions}
+    metadata = {**pictures.to_metadata(), **course.settings(), "steps_planned": course.steps, **effort, **versions}
     store_network(out, KIND, average, architecture, metadata, record_of(pictures.images))
     write_whole(Path(out).with_suffix(".png"), picture_grid(samples(average, course.seed), EACH))
     resume.unlink(missing_ok=True)

@@ -11,7 +11,7 @@ from gradveil.config.resolve import is_user_model
 from gradveil.core.compute import pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.defenses.from_text import defense_from
+from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
 from gradveil.experiment.experiment import default_folder
 from gradveil.models import MODELS
@@ -118,7 +118,7 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
         raise unknown("model", settings.model, MODELS)
     if settings.engine == "flower" and is_user_model(settings.model):
         raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
-    defense = defense_from(settings.defense, "defense")
+    defense = parse_defense(settings.defense, "defense")
     check_delta_is_used(settings.delta, defense)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
