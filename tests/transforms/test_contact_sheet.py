@@ -85,7 +85,7 @@ def test_pictures_of_any_library(tmp_path: Path, capsys: pytest.CaptureFixture[s
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("transforms --library ats", "error: library: unknown name 'ats'"),
+        ("transforms --library ats", "error: --library: unknown name 'ats'"),
         ("transforms --pictures sheet.jpg", "error: --pictures: sheet.jpg: expected a file name that ends in .png"),
         ("transforms --pictures no/where.png", "error: no/where.png: No such file or directory"),
         ("attacks --pictures sheet.png", "error: list attacks: --library and --pictures are for transforms"),
