@@ -129,14 +129,14 @@ def test_an_audit_refuses_what_was_trained_on_its_victims(tmp_path: Path) -> Non
     victims = toys.scenario(2).private.images.flatten(0, 1)
     planned, attack = armed_audit(torch.cat([FRESH, victims[1:].flip(-1)]), tmp_path)
     with pytest.raises(ConfigError, match=r"network\.safetensors: was trained on 1 of the 2 pictures"):
-        audit.run(planned, tmp_path / "run")
+        audit.run_audit(planned, tmp_path / "run")
     assert not (tmp_path / "run").exists()
     assert not attack.seen
 
 
 def test_an_audit_runs_with_a_network_of_other_pictures_and_shows_it_no_truth(tmp_path: Path) -> None:
     planned, attack = armed_audit(FRESH, tmp_path)
-    audit.run(planned, tmp_path / "run")
+    audit.run_audit(planned, tmp_path / "run")
     truth = planned.scenario.private.images
     assert attack.seen
     for seen in attack.seen:
@@ -146,11 +146,11 @@ def test_an_audit_runs_with_a_network_of_other_pictures_and_shows_it_no_truth(tm
 
 def test_a_run_does_not_go_on_with_another_network(tmp_path: Path) -> None:
     planned, attack = armed_audit(FRESH, tmp_path)
-    audit.run(planned, tmp_path / "run")
-    audit.run(planned, tmp_path / "run")
+    audit.run_audit(planned, tmp_path / "run")
+    audit.run_audit(planned, tmp_path / "run")
     save_file(record_of(FRESH[:3]), attack.file)
     with pytest.raises(ConfigError, match="model_sha256 is not the same"):
-        audit.run(planned, tmp_path / "run")
+        audit.run_audit(planned, tmp_path / "run")
 
 
 @pytest.mark.parametrize("seen_by", ["autoencoder", "enhancer"])
