@@ -26,7 +26,7 @@ from gradveil.core.types import Batch
 from gradveil.flower import train as flower
 from gradveil.models import MODELS
 from gradveil.train import federated as local
-from gradveil.train.result import Trained
+from gradveil.train.state import Trained
 from gradveil.train.settings import Federation
 
 SIZE = 16

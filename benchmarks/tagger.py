@@ -20,7 +20,7 @@ from PIL import Image
 from torch import Tensor
 
 from gradveil.core.interval import rate_interval
-from gradveil.metrics.tagger import load_tagger
+from gradveil.metrics.jaccard import load_tagger
 
 
 def sample(path: Path, count: int) -> tuple[list[Tensor], Tensor]:

@@ -24,7 +24,7 @@ from gradveil.defenses import DEFENSES
 from gradveil.experiment.provenance import device_name
 from gradveil.models import MODELS
 from gradveil.train.federated import train_federation
-from gradveil.train.result import RoundResult
+from gradveil.train.state import RoundResult
 from gradveil.train.settings import Federation, evenly
 
 CLIENTS = 10

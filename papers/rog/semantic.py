@@ -53,7 +53,7 @@ from gradveil.transforms.picture import picture_grid
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.metrics.features import FeatureGallery, of_alexnet
-from gradveil.metrics.tagger import load_tagger
+from gradveil.metrics.jaccard import load_tagger
 
 FACES, LPIPS = "utkface200_2000.zip", "lpips_alex.npz"
 SHOWN, VICTIMS, GALLERY = 8, 1000, 1000

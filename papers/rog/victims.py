@@ -29,7 +29,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
-from gradveil.data.imagenet import imagenet
+from gradveil.data.image_zip import imagenet
 from gradveil.engine.finish import Enhance, Finish, Sequence, clamp, equalize, keep
 from gradveil.engine.inversion import Inversion
 from gradveil.generators.provenance import check_not_trained_on

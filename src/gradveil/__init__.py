@@ -60,10 +60,10 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.tradeoff.settings import StudySettings as StudySettings
     from gradveil.tradeoff.study import tradeoff as tradeoff
     from gradveil.train.federated import train_federation as train_federation
-    from gradveil.train.result import Trained as Trained
     from gradveil.train.run import train as train
     from gradveil.train.settings import Federation as Federation
     from gradveil.train.settings import TrainSettings as TrainSettings
+    from gradveil.train.state import Trained as Trained
 
 __version__ = "0.1.0"
 
@@ -96,7 +96,7 @@ _HOME = {
     "StudySettings": "tradeoff.settings",
     "ThreatModel": "core.scenario",
     "TrainSettings": "train.settings",
-    "Trained": "train.result",
+    "Trained": "train.state",
     "Truth": "core.observation",
     "Verdict": "audit.verdict",
     "build": "config",

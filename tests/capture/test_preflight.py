@@ -11,8 +11,7 @@ from pictures import rows, sent_by
 from torch import Tensor
 
 from gradveil.capture import Capture
-from gradveil.capture.model import model_of
-from gradveil.capture.preflight import check_capture, pattern
+from gradveil.capture.preflight import check_capture, model_of, pattern
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
 from gradveil.defenses import DEFENSES

@@ -9,7 +9,7 @@ import torch
 from pictures import dataset, rows, sent_by
 
 from gradveil.capture import Capture
-from gradveil.capture.model import model_of
+from gradveil.capture.preflight import model_of
 from gradveil.capture.replay import Replay, replay
 from gradveil.capture.truth import find
 from gradveil.core.errors import ConfigError

@@ -11,9 +11,8 @@ from pictures import rows, sent_by
 
 from gradveil.audit.plan import clients_of, diagnostic
 from gradveil.audit.update_match import match_updates
-from gradveil.capture.model import model_of
-from gradveil.capture.scenario import captured_scenario
-from gradveil.capture.simulated import simulate
+from gradveil.capture.preflight import model_of
+from gradveil.capture.scenario import captured_scenario, simulate
 from gradveil.core.attack import Reconstruction
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError

@@ -36,8 +36,8 @@ from gradveil.flower.train import train as train_by_flower
 from gradveil.models import MODELS
 from gradveil.train.federated import train_federation as train_here
 from gradveil.train.partition import partition
-from gradveil.train.result import Trained
 from gradveil.train.settings import Federation
+from gradveil.train.state import Trained
 
 pytestmark = [pytest.mark.slow, pytest.mark.flower]
 

@@ -9,9 +9,9 @@ import torch
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
+from gradveil.generators.critic import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.enhancer import KIND, Enhancer, UNet, load_enhancer, pad
 from gradveil.generators.learn_enhancer import Restoration, Task, train_enhancer
-from gradveil.generators.patch_discriminator import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.pictures import Source, public_pictures
 from gradveil.generators.stored import store_network
 from gradveil.generators.training import Course

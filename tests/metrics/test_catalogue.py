@@ -12,12 +12,11 @@ from gradveil.core.metric import Facts, Metric
 from gradveil.metrics import METRICS, align, facts_of
 from gradveil.metrics.features import FeatureGallery
 from gradveil.metrics.fsim import score_fsim
-from gradveil.metrics.jaccard import tags_in_common
+from gradveil.metrics.jaccard import Tagger, tags_in_common
 from gradveil.metrics.ms_ssim import multi_scale_similarity
 from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.metrics.retrieval import find_by_features, find_by_pixels
 from gradveil.metrics.ssim import structural_similarity
-from gradveil.metrics.tagger import Tagger
 
 OTHERS = torch.rand(20, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 MIX = torch.randn(3 * 16 * 16, 12, generator=torch.Generator().manual_seed(1))

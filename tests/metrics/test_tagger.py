@@ -10,8 +10,7 @@ from safetensors.torch import save_file
 from gradveil.core.errors import ConfigError
 from gradveil.metrics import METRICS
 from gradveil.metrics.efficientnet_lite0 import EfficientNetLite0, Same, as_trained
-from gradveil.metrics.jaccard import tags
-from gradveil.metrics.tagger import Tagger, load_tagger
+from gradveil.metrics.jaccard import Tagger, load_tagger, tags
 from gradveil.models.start import weights_from
 
 LOGITS = torch.tensor([[3.0, 2.0, 1.0, 0.0, -1.0, -2.0], [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0]])

@@ -7,8 +7,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gradveil.report.bars import Bars
-from gradveil.report.charts import Chart, Series, ticks
+from gradveil.report.charts import Bars, Chart, Series, ticks
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -10,7 +10,7 @@ from synthetic import SCENE, random_run, run_of, trial
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import judge
-from gradveil.audit.verdict.attack_summary import describe_effort, describe_prior, steps_and_restarts
+from gradveil.audit.verdict.conditions import describe_effort, describe_prior, steps_and_restarts
 from gradveil.core.errors import ConfigError
 from gradveil.core.interval import at_most
 from gradveil.report.assumptions import NOT_STATED, describe_attacker, list_assumptions

@@ -13,9 +13,9 @@ from searches import own_cache, small
 from gradveil.experiment import journal
 from gradveil.search.confirm import choose, read_confirmations, validate_scores
 from gradveil.search.outcome import NOT_VALIDATED, Confirmed, Scored, SearchOutcome
+from gradveil.search.page import COLUMNS, rows, sentences
 from gradveil.search.ranking import Ranked, hybrid
 from gradveil.search.search import search
-from gradveil.search.summary import COLUMNS, rows, sentences
 from gradveil.transforms.policy import Policy
 
 

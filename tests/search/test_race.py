@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from gradveil.search.privacy import PRIVACY_SCORES, combined
-from gradveil.search.race import SMALLEST, blocks, leaders, survivors, yardsticks
+from gradveil.search.ranking import SMALLEST, blocks, leaders, survivors, yardsticks
 
 
 @pytest.mark.parametrize("images", [1, 2, 4, 7, 16, 33, 100, 1000])

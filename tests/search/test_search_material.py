@@ -12,10 +12,10 @@ from gradveil.config import ScenarioConfig
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data import load
+from gradveil.search.context import SearchSplit, evenly, split_pictures
 from gradveil.search.scoring import draw_circumstances
 from gradveil.search.search import search
 from gradveil.search.settings import SearchSettings
-from gradveil.search.split import SearchSplit, evenly, split_pictures
 
 
 @pytest.fixture

@@ -16,8 +16,7 @@ from gradveil.core.scenario import LocalTraining
 from gradveil.models import MODELS
 from gradveil.models.start import weights_from
 from gradveil.search.per_sample import OnePicture
-from gradveil.search.per_sample_backend import relative, trouble_with_vmap
-from gradveil.search.similarity import Products, Similarity
+from gradveil.search.similarity import Products, Similarity, relative, trouble_with_vmap
 
 DOUBLE = Compute(precision="float64")
 IMAGES, POINTS = 5, 4

@@ -16,10 +16,8 @@ from gradveil.core.metric import Facts
 from gradveil.metrics import METRICS
 from gradveil.tradeoff import StudySettings, points
 from gradveil.tradeoff.defenses import candidates, noise, strengths
-from gradveil.tradeoff.estimates import of_pictures, of_trainings
-from gradveil.tradeoff.front import Place, front
-from gradveil.tradeoff.matching import matched_scale, next_scale
-from gradveil.tradeoff.measured import Leakage
+from gradveil.tradeoff.estimates import Place, front, matched_scale, next_scale, of_pictures, of_trainings
+from gradveil.tradeoff.leakage import Leakage
 from gradveil.tradeoff.page import plot
 from gradveil.tradeoff.settings import check_settings
 from gradveil.tradeoff.summary import columns, headline, rows, sentences

@@ -10,7 +10,7 @@ from gradveil.experiment.record import Record
 from gradveil.tradeoff import StudySettings
 from gradveil.tradeoff.defenses import Candidate, Role, noise
 from gradveil.tradeoff.estimates import of_pictures, of_share
-from gradveil.tradeoff.measured import Leakage
+from gradveil.tradeoff.leakage import Leakage
 from gradveil.tradeoff.outcome import StudyOutcome
 from gradveil.tradeoff.points import flags_of, points_of
 

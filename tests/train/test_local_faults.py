@@ -22,9 +22,9 @@ from gradveil.train import federated as local
 from gradveil.train import folder as folders
 from gradveil.train.client import Reply
 from gradveil.train.federated import train_federation
-from gradveil.train.result import RoundResult
 from gradveil.train.server_rounds import fits
 from gradveil.train.settings import Federation
+from gradveil.train.state import RoundResult
 
 DATA, JUDGED = pictures(), pictures(6, seed=1)
 FEDERATION = Federation(clients=4, per_round=3, rounds=8, batch_size=4, momentum=0.9, batchnorm="batch-shared")

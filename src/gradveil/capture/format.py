@@ -63,7 +63,7 @@ class Capture:
 
     def save(self, path: str | Path) -> Path:
         """Write it to the file `path`, readable by its owner alone, whole or not at all."""
-        from gradveil.capture.write import save
+        from gradveil.capture.read import save
 
         return save(path, self)
 
@@ -91,7 +91,7 @@ class Capture:
             labels: Whether the file also holds the labels.
             seed: Seed of the model's weights and of whatever the clients draw.
         """
-        from gradveil.capture.simulated import simulate
+        from gradveil.capture.scenario import simulate
 
         return simulate(
             model=model,

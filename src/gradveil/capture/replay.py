@@ -13,12 +13,15 @@ from torch import Tensor, nn
 from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.preflight import pattern
+from gradveil.capture.scenario import captured_scenario
 from gradveil.core.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
+from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
-from gradveil.core.received_updates import Replayed
-from gradveil.core.scenario import BatchNorm, LocalTraining
+from gradveil.core.scenario import BatchNorm, LocalTraining, Replayed
 from gradveil.core.seeds import Seed
+from gradveil.core.server import observe_received
 from gradveil.core.types import Batch, Update
+from gradveil.engine.estimate_training import estimate_training
 from gradveil.models.normalize import Normalize, constants_of
 
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
@@ -181,3 +184,17 @@ def search(capture: Capture, model: nn.Module, client: str, images: Tensor, labe
         one = Batch(images[row : row + 1], labels[row : row + 1])
         angles.append(cosine(local_update(played, params, one, training, Defense(), Seed().rng()), update))
     return max(range(len(angles)), key=angles.__getitem__)
+
+
+def describe_training(capture: Capture, model: nn.Module, compute: Compute = Compute()) -> str:
+    """In words. Clients with the fewest pictures tell most; a defense misleads it."""
+    least = min(count or 1 for count in capture.examples.values())
+    clients = [client for client, count in capture.examples.items() if (count or 1) == least]
+    are_known = all(client in capture.labels for client in clients)
+    count = least * capture.aggregate
+    scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=are_known)
+    seen, _ = observe_received(scenario, Defense())
+    unknown = replace(capture.training, steps=1, rate=1.0)
+    _, (note,) = estimate_training(replace(seen, training=unknown, training_known=False), compute)
+    training = capture.training
+    return f"{note}; the capture says tau = {training.steps}, rate = {training.rate:.2g}"

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradveil import data
+from gradveil.audit.plan import diagnostic
 from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
-from gradveil.core.received_updates import Received, stack_by_name
-from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining, Received, Scenario, ThreatModel, stack_by_name
+from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Labels
+from gradveil.data.photos import photos
+from gradveil.models import MODELS
 
 SHORT = {"running_mean": "mean", "running_var": "var"}
 
@@ -87,3 +94,69 @@ def _nothing(capture: Capture, clients: int, examples: int) -> Batch:
 def with_replays(scenario: Scenario, replayed: Sequence[str]) -> Scenario:
     assert scenario.received is not None
     return replace(scenario, received=replace(scenario.received, replayed=tuple(replayed)))
+
+
+CLIENTS = 4
+
+
+def positive_control(capture: Capture, model: nn.Module) -> Scenario | None:
+    """Undefended clients with one photograph each, played on the model as sent; None if photographs do not fit it."""
+    channels, height, width = capture.shape
+    if channels not in (1, 3):
+        return None
+    images = photos(count=CLIENTS, size=max(height, width)).images[:, :, :height, :width]
+    images = images.mean(1, keepdim=True) if channels == 1 else images
+    labels = F.one_hot(torch.arange(CLIENTS) % capture.classes, capture.classes).float()
+    played = Scenario(
+        name="photos",
+        model=model,
+        private=Batch(images[:, None], labels[:, None]),
+        names=tuple(f"photo-{number}" for number in range(CLIENTS)),
+        training=capture.training,
+        trained=capture.round > 0,
+    )
+    return diagnostic(played, early=False)
+
+
+NO_DEFENSE, FEDSGD = Defense(), LocalTraining()
+
+
+def simulate(
+    *,
+    model: str = "lenet",
+    dataset: str = "photos",
+    options: Mapping[str, Any] | None = None,
+    clients: int = 1,
+    examples: int = 1,
+    training: LocalTraining = FEDSGD,
+    defense: Defense = NO_DEFENSE,
+    stated_defense: str = "",
+    labels: bool = False,
+    seed: int = 0,
+) -> Capture:
+    """The round of clients that hold the first pictures of the data. `stated_defense`: as a client would name it."""
+    pictures = data.load(dataset, **{"limit": clients * examples, **(options or {})})
+    shape, classes = pictures.shape, pictures.targets.shape[1]
+    plain = MODELS[model](classes=classes, shape=shape, seed=seed, mean=pictures.mean, std=pictures.std)
+    sent = defense.model(plain).eval()
+    played, updates, own = in_client_mode(sent, training), {}, {}
+    for number in range(clients):
+        name, rows = f"client-{number}", slice(number * examples, (number + 1) * examples)
+        batch = Batch(pictures.images[rows], pictures.targets[rows])
+        rng = Seed(seed).at("round", 0, name).rng()
+        updates[name] = local_update(played, parameters_of(played), defense.data(batch, rng), training, defense, rng)
+        own[name] = batch.labels
+    return Capture(
+        weights=sent.state_dict(),
+        updates=updates,
+        round=0,
+        training=training,
+        examples=dict.fromkeys(updates, examples),
+        shape=shape,
+        classes=classes,
+        normalization=(tuple(map(float, pictures.mean)), tuple(map(float, pictures.std))),
+        model=model,
+        defense=stated_defense,
+        labels=own if labels else {},
+        producer="gradveil.capture.simulate",
+    )

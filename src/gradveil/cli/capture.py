@@ -93,15 +93,14 @@ def about(found: Capture) -> dict[str, Any]:
 
 
 def _notes(found: Capture, model: str, file: Path, estimate: bool) -> list[str]:
-    from gradveil.capture.model import model_of
-    from gradveil.capture.preflight import check_capture
+    from gradveil.capture.preflight import check_capture, model_of
 
     if not model and not found.model:
         return ["no model is named: add --model to check names, sign and normalization"]
     sent = model_of(found, model, file)
     notes = check_capture(found, sent, file)
     if estimate:
-        from gradveil.capture.estimate import describe_training
+        from gradveil.capture.replay import describe_training
 
         notes.append(describe_training(found, sent))
     return notes

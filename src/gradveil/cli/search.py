@@ -156,9 +156,9 @@ def search(
     from gradveil.experiment.experiment import default_folder
     from gradveil.experiment.folder import REPORT
     from gradveil.experiment.progress import for_stream
+    from gradveil.search.page import COLUMNS, rows, sentences
     from gradveil.search.search import search as run_search
     from gradveil.search.settings import SearchSettings, check_settings
-    from gradveil.search.summary import COLUMNS, rows, sentences
 
     given = {
         "model": model, "weights": weights, "data": data, "library": library, "include": include,

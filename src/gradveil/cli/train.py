@@ -27,9 +27,9 @@ from gradveil.cli.audit import METHOD, option
 from gradveil.core.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gradveil.train.result import Trained
     from gradveil.train.run import Training
     from gradveil.train.settings import TrainSettings
+    from gradveil.train.state import Trained
 
 WHAT, WHO = option("What is trained"), option("Who trains")
 STEPS, HOW, OUT = option("How they train"), option("How it is computed"), option("What comes out")
@@ -178,8 +178,7 @@ def read_checkpoints(text: str) -> int | tuple[int, ...]:
 
 
 def run_and_print(settings: TrainSettings, out: Path | None, *, as_json: bool, quiet: bool) -> None:
-    from gradveil.train.progress import RoundProgress
-    from gradveil.train.run import prepare_training
+    from gradveil.train.run import RoundProgress, prepare_training
 
     training = prepare_training(settings, out)
     if training.privacy is not None and not (quiet or as_json):

@@ -14,14 +14,11 @@ from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
 from gradveil.capture.format import Capture
-from gradveil.capture.model import model_of
-from gradveil.capture.positive_control import positive_control
-from gradveil.capture.preflight import check_capture
-from gradveil.capture.read import load
+from gradveil.capture.preflight import check_capture, model_of
+from gradveil.capture.read import content_hash, load
 from gradveil.capture.replay import Replay, replay
-from gradveil.capture.scenario import captured_scenario, with_replays
+from gradveil.capture.scenario import captured_scenario, positive_control, with_replays
 from gradveil.capture.truth import Found, find
-from gradveil.capture.write import content_hash
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig

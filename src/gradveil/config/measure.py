@@ -16,7 +16,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.data import Dataset
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.features import FeatureGallery, of_alexnet, of_model
-from gradveil.metrics.tagger import Tagger, load_tagger
+from gradveil.metrics.jaccard import Tagger, load_tagger
 
 
 def metrics_of(config: AuditConfig, dataset: Dataset, model: nn.Module, gallery: Tensor | None) -> tuple[Metric, ...]:

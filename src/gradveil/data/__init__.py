@@ -12,8 +12,7 @@ from gradveil.data.cifar import cifar10, cifar100
 from gradveil.data.digits import digits
 from gradveil.data.fashion_mnist import fashion_mnist
 from gradveil.data.image_folder import image_folder
-from gradveil.data.image_zip import image_zip
-from gradveil.data.imagenet import imagenet
+from gradveil.data.image_zip import image_zip, imagenet
 from gradveil.data.npz import npz
 from gradveil.data.photos import photos
 from gradveil.data.utkface import utkface

@@ -17,9 +17,9 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.provenance import TELLING, differences
-from gradveil.data.arrays import array_names
+from gradveil.core.hashes import TELLING, differences
 from gradveil.data.base import Dataset
+from gradveil.data.npz import array_names
 
 ARCHIVE, MANIFEST, SHEET, PARTS = "encoded.npz", "manifest.json", "before-after.png", "parts"
 KIND = "gradveil encoded pictures"

@@ -1,11 +1,12 @@
 """Pictures of the user's own in one zip: classes by `labels.csv`, or by the folders inside.
 
-A folder with a `labels.csv` is read in the same way. Nothing is unpacked: see `files.py` for what is checked.
+A folder with a `labels.csv` is read in the same way. Nothing is unpacked: see `archive.py` for what is checked.
 """
 
 from __future__ import annotations
 
 import csv
+from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path, PurePosixPath
 
@@ -131,3 +132,20 @@ def _numbered(classes: set[str]) -> list[str]:
         raise ConfigError(f"image-zip: {len(classes):,} classes, the limit is {MOST_CLASSES:,}; take another column")
     numbers = all(one.isdecimal() and len(one) < 10 for one in classes)
     return sorted(classes, key=int) if numbers else sorted(classes)
+
+
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # what its models customarily use
+
+
+def imagenet(
+    *,
+    root: str | Path,
+    label: str = "name",
+    size: int | None = None,
+    classes: int | None = None,
+    split: str = "test",
+    limit: int | None = None,
+) -> Dataset:
+    """ImageNet pictures in a zip or folder with labels.csv (columns file and name); `classes` takes the first ones."""
+    data = image_zip(root=root, label=label, size=size, classes=classes, split=split, limit=limit)
+    return replace(data, name="imagenet", mean=MEAN, std=STD)

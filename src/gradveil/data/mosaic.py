@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from gradveil.core.errors import ConfigError
-from gradveil.data.arrays import read_arrays
 from gradveil.data.base import check_labels
+from gradveil.data.npz import read_arrays
 from gradveil.data.picture_files import read_picture
 
 LABELS = "cifar100_labels.npz"

@@ -15,8 +15,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError, DiskError, Interrupted
 from gradveil.core.files import write_whole
-from gradveil.core.hashes import sha256
-from gradveil.core.provenance import TELLING, differences
+from gradveil.core.hashes import TELLING, differences, sha256
 from gradveil.experiment import journal
 from gradveil.experiment.provenance import HASHES, now
 

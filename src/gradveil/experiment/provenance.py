@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.compute import Compute
-from gradveil.core.hashes import hash_model, hash_tensors, sha256
-from gradveil.core.provenance import own_version
+from gradveil.core.hashes import hash_model, hash_tensors, own_version, sha256
 from gradveil.core.scenario import Scenario
 
 SCHEMA = 1

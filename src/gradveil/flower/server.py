@@ -24,8 +24,8 @@ from gradveil.flower.server_files import ServerFiles
 from gradveil.flower.strategy import LOSS, FederationStrategy
 from gradveil.models.normalize import Normalize
 from gradveil.train.centralized import accuracy
-from gradveil.train.result import RoundResult
 from gradveil.train.settings import Federation
+from gradveil.train.state import RoundResult
 
 
 @dataclass(frozen=True, kw_only=True)

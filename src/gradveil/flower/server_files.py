@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, write_whole
 from gradveil.models import load_weights
-from gradveil.train.result import RoundResult
+from gradveil.train.state import RoundResult
 
 CURVE = "curve.jsonl"
 _MODEL = re.compile(r"model-(\d{4,})\.safetensors")

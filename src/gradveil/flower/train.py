@@ -18,17 +18,16 @@ from typing import Any
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, GradveilError, Interrupted, LockedError, unknown
 from gradveil.core.files import private_files, write_whole
-from gradveil.core.hashes import hash_tensors
-from gradveil.core.provenance import TELLING, differences
+from gradveil.core.hashes import TELLING, differences, hash_tensors
 from gradveil.core.types import Batch
 from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
 from gradveil.flower.simulation import Job
 from gradveil.models import MODELS, load_weights
 from gradveil.train.partition import partition
-from gradveil.train.result import Trained
 from gradveil.train.run import Training
 from gradveil.train.settings import Federation
+from gradveil.train.state import Trained
 
 LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
 QUIET = {  # neither tells anybody of the run, looks for updates or installs anything

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.core.provenance import TELLING, differences
+from gradveil.core.hashes import TELLING, differences
 from gradveil.models.header import read_header
 
 if TYPE_CHECKING:

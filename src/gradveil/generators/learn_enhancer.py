@@ -16,9 +16,9 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
+from gradveil.generators.critic import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.degrade import Damage, degrade, noise_bank
 from gradveil.generators.enhancer import KIND, Enhancer, UNet
-from gradveil.generators.patch_discriminator import PatchDiscriminator, critic_loss, generator_loss
 from gradveil.generators.pictures import PublicPictures
 from gradveil.generators.provenance import record_of
 from gradveil.generators.quality import Figures, figures_of

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.provenance import own_version
+from gradveil.core.hashes import own_version
 from gradveil.core.seeds import Seed
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.pictures import batches

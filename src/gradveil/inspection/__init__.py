@@ -1,6 +1,5 @@
 """What a client can see of a planted model, before it trains on it."""
 
-from gradveil.inspection.examine import inspect, refuse_if_planted
-from gradveil.inspection.finding import Inspection, Measurement, PlantedModelError
+from gradveil.inspection.examine import Inspection, Measurement, PlantedModelError, inspect, refuse_if_planted
 
 __all__ = ["Inspection", "Measurement", "PlantedModelError", "inspect", "refuse_if_planted"]

@@ -14,7 +14,7 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.metric import Source
-from gradveil.data.arrays import array_names, read_arrays
+from gradveil.data.npz import array_names, read_arrays
 from gradveil.models.header import read_header
 
 WHERE = "docs/metrics.md says where to get them"

@@ -25,9 +25,8 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, sync_folder, write_whole
-from gradveil.core.hashes import hash_tensors, sha256
+from gradveil.core.hashes import hash_tensors, own_version, sha256
 from gradveil.core.preset import fact_of
-from gradveil.core.provenance import own_version
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount

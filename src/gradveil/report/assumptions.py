@@ -13,7 +13,7 @@ from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Verdict
-from gradveil.audit.verdict.attack_summary import describe_effort, describe_prior
+from gradveil.audit.verdict.conditions import describe_effort, describe_prior
 from gradveil.experiment.record import Record
 
 NOT_STATED = "not stated: treated as known to the attacker"

@@ -10,7 +10,7 @@ from typing import Any
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
-from gradveil.audit.verdict.attack_summary import describe_effort
+from gradveil.audit.verdict.conditions import describe_effort
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import MARGIN
 from gradveil.audit.verdict.tally import Tally

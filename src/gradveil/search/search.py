@@ -34,8 +34,7 @@ from gradveil.search.curves import Watch, curves
 from gradveil.search.outcome import Scored, SearchOutcome
 from gradveil.search.page import write_search_page
 from gradveil.search.privacy import combined
-from gradveil.search.race import blocks, leaders, survivors, whole, yardsticks
-from gradveil.search.ranking import Ranked, hybrid, rank
+from gradveil.search.ranking import Ranked, blocks, hybrid, leaders, rank, survivors, whole, yardsticks
 from gradveil.search.runner import SearchRunner
 from gradveil.search.scoring import Task
 from gradveil.search.settings import SearchSettings, check_settings

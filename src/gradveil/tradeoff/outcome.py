@@ -11,7 +11,7 @@ from typing import Any, Literal
 from gradveil.core.files import private_files, write_whole
 from gradveil.tradeoff.defenses import Candidate
 from gradveil.tradeoff.estimates import Between
-from gradveil.tradeoff.measured import Leakage
+from gradveil.tradeoff.leakage import Leakage
 
 SCHEMA = 1
 Standing = Literal["leaks less", "leaks more", "not told apart", "no such noise"]

@@ -16,7 +16,7 @@ from gradveil.report.page import render_template
 from gradveil.report.tradeoff_chart import Mark, Shape, TradeoffChart
 from gradveil.tradeoff.defenses import Role
 from gradveil.tradeoff.estimates import Between
-from gradveil.tradeoff.measured import measure_facts
+from gradveil.tradeoff.leakage import measure_facts
 from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.points import FLAGS
 from gradveil.tradeoff.settings import LEAKED

@@ -8,10 +8,17 @@ from statistics import mean
 
 from gradveil.experiment.record import Record
 from gradveil.tradeoff.defenses import Candidate
-from gradveil.tradeoff.estimates import Between, differences, of_accuracies, of_pictures, of_trainings
-from gradveil.tradeoff.front import Place, front
-from gradveil.tradeoff.matching import matched_scale
-from gradveil.tradeoff.measured import Leakage, measure_facts
+from gradveil.tradeoff.estimates import (
+    Between,
+    Place,
+    differences,
+    front,
+    matched_scale,
+    of_accuracies,
+    of_pictures,
+    of_trainings,
+)
+from gradveil.tradeoff.leakage import Leakage, measure_facts
 from gradveil.tradeoff.outcome import Against, Point, Standing
 from gradveil.tradeoff.settings import StudySettings
 

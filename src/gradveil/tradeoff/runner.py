@@ -17,8 +17,7 @@ from gradveil.experiment.progress import Silent
 from gradveil.experiment.record import Record
 from gradveil.experiment.runner import Runner
 from gradveil.tradeoff.defenses import Candidate
-from gradveil.tradeoff.leakage import Auditor, is_concluded, weights_file
-from gradveil.tradeoff.measured import Leakage, read_leakage
+from gradveil.tradeoff.leakage import Auditor, Leakage, is_concluded, read_leakage, weights_file
 from gradveil.tradeoff.training import KEY, Trainer, Training, TrainingResult, record_of
 
 AUDIT = "audit"

@@ -30,9 +30,8 @@ from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
 from gradveil.experiment.runner import Runner
 from gradveil.tradeoff.defenses import Candidate, noise
-from gradveil.tradeoff.front import front
+from gradveil.tradeoff.estimates import front, next_scale
 from gradveil.tradeoff.leakage import Auditor
-from gradveil.tradeoff.matching import next_scale
 from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.page import write_study_page
 from gradveil.tradeoff.points import flags_of, noise_accuracies, place, points_of

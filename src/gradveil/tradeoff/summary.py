@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from gradveil.tradeoff.estimates import Between
-from gradveil.tradeoff.measured import measure_facts
+from gradveil.tradeoff.leakage import measure_facts
 from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.points import FLAGS
 

@@ -25,7 +25,7 @@ from gradveil.tradeoff.split import StudySplit
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
 from gradveil.train.privacy import exposures
-from gradveil.train.result import RoundResult
+from gradveil.train.state import RoundResult
 
 CURVE = 10  # points of the curve of accuracies
 KEY = "training"

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.files import write_whole
-from gradveil.core.hashes import hash_tensors
-from gradveil.core.provenance import own_version
+from gradveil.core.hashes import hash_tensors, own_version
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.models import MODELS

@@ -20,12 +20,11 @@ from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.runner import Runner
-from gradveil.train.evaluation import Evaluator
 from gradveil.train.folder import RoundWriter, TrainingFolder, provenance_of
-from gradveil.train.result import Trained
-from gradveil.train.rounds import OnRound, Run
+from gradveil.train.rounds import Evaluator, OnRound, Run
 from gradveil.train.settings import Federation, Precision
 from gradveil.train.setup import Setup, Speed, set_up
+from gradveil.train.state import Trained
 
 SAVE_EVERY = 10.0  # seconds between states: what a kill can cost
 

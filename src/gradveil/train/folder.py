@@ -22,8 +22,7 @@ from torch import nn
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import write_whole
-from gradveil.core.hashes import hash_model, hash_tensors, sha256
-from gradveil.core.provenance import own_version
+from gradveil.core.hashes import hash_model, hash_tensors, own_version, sha256
 from gradveil.core.types import Batch
 from gradveil.experiment.folder import CONFIG, JOURNAL, PROVENANCE, RunFolder
 from gradveil.experiment.journal import Journal, encode

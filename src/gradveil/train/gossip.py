@@ -15,8 +15,7 @@ from torch import Tensor
 
 from gradveil.core.seeds import Seed
 from gradveil.train.client import Reply
-from gradveil.train.clients import Clients
-from gradveil.train.per_client import stack_tables
+from gradveil.train.clients import Clients, stack_tables
 from gradveil.train.server_rounds import fits, is_finite, mean_loss, server_step
 from gradveil.train.settings import Federation, neighbors_of
 from gradveil.train.state import Outcome, State, Table, play_one_by_one

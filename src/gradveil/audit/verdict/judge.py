@@ -14,11 +14,11 @@ from gradveil.audit.verdict.checks import (
     check_convergence,
     check_negative,
     check_positive,
+    count_missing,
 )
 from gradveil.audit.verdict.conditions import describe_conditions
 from gradveil.audit.verdict.estimate import CellResult, cells_of
 from gradveil.audit.verdict.leak import CLOSENESS, MARGIN, Baselines
-from gradveil.audit.verdict.missing import count_missing
 from gradveil.audit.verdict.run_flags import find_run_flags
 from gradveil.audit.verdict.tally import Tally, tally_run
 from gradveil.core.interval import supports
