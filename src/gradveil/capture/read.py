@@ -1,4 +1,4 @@
-"""A capture as a file. It may come from anybody: its header is not believed, and nothing is allocated before it is checked."""
+"""A capture as a file. It may come from anybody: no header is believed, nothing is allocated before it is checked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All checks on one model: its weights, what the client's own pictures do in it, a reference; and what a check found."""
+"""All checks on one model: its weights, what the client's own pictures do in it, a reference; and their findings."""
 
 from __future__ import annotations
 
