@@ -37,7 +37,7 @@ from gradveil.core.types import Batch
 from gradveil.data.base import Dataset
 from gradveil.data.photos import photos
 from gradveil.inspection import inspect
-from gradveil.inspection.examine import Inspection
+from gradveil.inspection.finding import Inspection
 from gradveil.inspection.front_layer import CHECK as FRONT
 from gradveil.metrics.align import align
 from gradveil.metrics.psnr import peak_signal_to_noise

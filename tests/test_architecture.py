@@ -65,7 +65,7 @@ WITH_OPTIONS: set[str] = {
     "inspection/sources.py",
     "models/weights.py",
     "report/build.py",
-    "search/per_sample_backend.py",
+    "search/similarity.py",
 }
 WITH_PARTICIPLES: set[str] = {
     "attacks/autoattack.py",
@@ -118,7 +118,7 @@ WITH_PARTICIPLES: set[str] = {
     "report/page.py",
     "report/redact.py",
     "report/tradeoff_chart.py",
-    "search/per_sample_backend.py",
+    "search/similarity.py",
     "search/policies.py",
     "search/scoring.py",
     "tradeoff/study.py",

@@ -32,7 +32,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.metrics import METRICS
-from gradveil.search.confirm import pearson, spearman
+from gradveil.search.correlation import pearson, spearman
 from gradveil.search.privacy import PRIVACY_SCORES, gradsim
 from gradveil.search.similarity import Products, Similarity
 from gradveil.transforms import Policy

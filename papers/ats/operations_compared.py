@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from gradveil.search.confirm import spearman
+from gradveil.search.correlation import spearman
 from gradveil.transforms.library import LIBRARIES
 
 LIBRARY = LIBRARIES["ats-code"]

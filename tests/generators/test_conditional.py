@@ -13,8 +13,9 @@ from gradveil.cli import main
 from gradveil.core.errors import ConfigError
 from gradveil.generators import conditional_training, gan_course
 from gradveil.generators.conditional import Conditional, ConditionalGan
-from gradveil.generators.conditional_training import BLOCK, Drawn, GanCourse, Reached, train_gan
+from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic, SpectralNorm
+from gradveil.generators.gan_course import BLOCK, Drawn, GanCourse
 from gradveil.generators.gan_step import Duel
 from gradveil.generators.generator import load_generator
 from gradveil.generators.labeled_pictures import labeled_pictures

@@ -11,13 +11,13 @@ from safetensors.torch import save_file
 
 from gradveil.cli import main
 from gradveil.inspection import against_reference as reference
+from gradveil.inspection import bias_ladder as ladder
 from gradveil.inspection import dominance as dominated
 from gradveil.inspection import front_layer as front
 from gradveil.inspection import half_negative as half
 from gradveil.inspection import one_scalar as scalar
 from gradveil.inspection import proportional_rows as rows
 from gradveil.inspection import single_sample as single
-from gradveil.inspection import weight_rows as ladder
 from gradveil.models import MODELS
 
 PLANTED = """

@@ -8,13 +8,14 @@ from torch import Tensor, nn
 
 from gradveil.inspection.activations import reaches
 from gradveil.inspection.against_reference import share_replaced
+from gradveil.inspection.bias_ladder import bias_ladder, evenness
 from gradveil.inspection.dominance import largest_shares
 from gradveil.inspection.front_layer import front_layer
 from gradveil.inspection.half_negative import half_negative
 from gradveil.inspection.one_scalar import correlations
 from gradveil.inspection.proportional_rows import LARGE, SMALL, cosine_for
 from gradveil.inspection.single_sample import single_sample
-from gradveil.inspection.weight_rows import bias_ladder, distinct, evenness, row_layers
+from gradveil.inspection.weight_rows import distinct, row_layers
 
 
 def numbers(*shape: int, seed: int = 0) -> Tensor:

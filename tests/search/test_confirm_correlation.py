@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from gradveil.search.confirm import pearson, spearman
+from gradveil.search.correlation import pearson, spearman
 
 
 def pairs(count: int, strength: float, seed: int = 0) -> tuple[list[float], list[float]]:

@@ -14,7 +14,8 @@ from gradveil.cli._networks import check_file, print_now_and_then, read_source, 
 from gradveil.cli.audit import option
 
 if TYPE_CHECKING:
-    from gradveil.generators.conditional_training import GanCourse, Reached
+    from gradveil.generators.conditional_training import Reached
+    from gradveil.generators.gan_course import GanCourse
     from gradveil.generators.pictures import Source
 
 WHAT, LEARN = option("What it is trained on"), option("How it is trained")
@@ -78,7 +79,7 @@ def train_gan(
     """
     from gradveil.cli._options import check_training, compute_of
     from gradveil.core.errors import unknown
-    from gradveil.generators.conditional_training import GanCourse
+    from gradveil.generators.gan_course import GanCourse
     from gradveil.generators.labeled_pictures import labeled_pictures
     from gradveil.generators.learn_gan import Widths, train_conditional_gan
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.generators.conditional import ConditionalGan
-from gradveil.generators.conditional_training import Drawn, GanCourse
 from gradveil.generators.critic import Critic
+from gradveil.generators.gan_course import Drawn, GanCourse
 
 SETTLING = 32  # batches over which the average generator's statistics are taken at the end
 

@@ -13,8 +13,9 @@ from gradveil.core.files import write_whole
 from gradveil.core.hashes import own_version
 from gradveil.core.seeds import Seed
 from gradveil.generators.conditional import FIRST, ConditionalGan
-from gradveil.generators.conditional_training import GanCourse, Reached, train_gan
+from gradveil.generators.conditional_training import Reached, train_gan
 from gradveil.generators.critic import Critic
+from gradveil.generators.gan_course import GanCourse
 from gradveil.generators.gan_step import Duel
 from gradveil.generators.labeled_pictures import Labeled
 from gradveil.generators.provenance import record_of

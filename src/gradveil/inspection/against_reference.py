@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 import torch
 from torch import Tensor, nn
 
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 
 ADDED, CHANGED = "layer that the reference lacks", "rows unlike the reference's"
 TURNED, GROWN = 0.5, 10.0  # a row that has a smaller cosine with its old self, or is as many times longer or shorter

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from torch import Tensor
 
 from gradveil.inspection.activations import Reach
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 
 CHECK = "dominated gradients"
 NEARLY = 0.9  # of a neuron's gradient

@@ -1,73 +1,24 @@
-"""All checks on one model: its weights, what the client's own pictures do in it, a reference; and their findings."""
+"""All checks on one model: what its weights say, what the client's own pictures say, what a reference says."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.inspection.activations import FEWEST, Reach, reaches
 from gradveil.inspection.against_reference import against_reference
+from gradveil.inspection.bias_ladder import bias_ladder
 from gradveil.inspection.dominance import dominance
+from gradveil.inspection.finding import Inspection, Measurement, PlantedModelError
 from gradveil.inspection.front_layer import front_layer
 from gradveil.inspection.half_negative import half_negative
 from gradveil.inspection.one_scalar import one_scalar
 from gradveil.inspection.proportional_rows import proportional_rows
 from gradveil.inspection.single_sample import single_sample
-from gradveil.inspection.weight_rows import bias_ladder
-
-NOTHING = "nothing found by these checks"
-FOUND = "planted structure found"
-SHOWN = 5  # findings in an error's one line
-
-
-class PlantedModelError(GradveilError):
-    """A model with structure that serves reconstruction: do not train on it."""
-
-    exit_code = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Measurement:
-    """One statistic of one layer. `found` if it lies beyond the threshold."""
-
-    check: str
-    layer: str
-    statistic: float
-    threshold: float
-    found: bool
-    sentence: str
-    details: Mapping[str, float] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Inspection:
-    """Everything measured, what was found, and what could not be looked at."""
-
-    checked: tuple[Measurement, ...]
-    skipped: tuple[str, ...] = ()  # one reason each
-
-    @property
-    def findings(self) -> tuple[Measurement, ...]:
-        return tuple(m for m in self.checked if m.found)
-
-    @property
-    def planted(self) -> bool:
-        return bool(self.findings)
-
-    @property
-    def verdict(self) -> str:
-        """`planted structure found: what, where` or `nothing found by these checks`; there is no third word."""
-        if not self.planted:
-            return NOTHING
-        names = list(dict.fromkeys(f"{m.check} ({m.layer})" for m in self.findings))
-        more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-        return f"{FOUND}: {', '.join(names[:SHOWN])}{more}"
-
 
 Reference = nn.Module | Mapping[str, Tensor] | None
 WEIGHTS_ALONE = (proportional_rows, bias_ladder, half_negative)

@@ -8,7 +8,7 @@ from math import prod
 from torch import nn
 
 from gradveil.inspection.activations import Reach
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 
 CHECK = "linear layer before convolutions"
 WIDEST = 64  # inputs of a layer that still sees a patch and not a picture: 3 channels of 4x4 pixels are 48

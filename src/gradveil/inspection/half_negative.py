@@ -14,7 +14,7 @@ import torch
 from scipy.stats import binom, chi2, norm
 from torch import Tensor, nn
 
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 from gradveil.inspection.proportional_rows import cosines
 from gradveil.inspection.weight_rows import RowLayer, distinct, row_layers
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradveil.inspection.activations import Reach
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 
 CHECK = "one scalar"
 FEWEST = 16

@@ -11,7 +11,7 @@ from math import exp, log
 import torch
 from torch import Tensor, nn
 
-from gradveil.inspection.examine import Measurement
+from gradveil.inspection.finding import Measurement
 from gradveil.inspection.weight_rows import RowLayer, distinct, row_layers
 
 CHECK = "proportional rows"

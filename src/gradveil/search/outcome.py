@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.core.files import private_files, write_whole
-from gradveil.search.confirm import Correlation
+from gradveil.search.correlation import Correlation
 from gradveil.transforms.library import Library
 from gradveil.transforms.policy_file import SCHEMA
 

@@ -14,7 +14,8 @@ from gradveil.core.interval import mean_interval
 from gradveil.experiment.record import Record
 from gradveil.report.charts import Bars, Chart, Series
 from gradveil.report.page import render_template
-from gradveil.search.confirm import ATTACKERS, Correlation
+from gradveil.search.confirm import ATTACKERS
+from gradveil.search.correlation import Correlation
 from gradveil.search.outcome import Confirmed, Scored, SearchOutcome
 
 COLUMNS = (
