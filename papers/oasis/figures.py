@@ -68,7 +68,7 @@ class Boxes:
         drawn = [box for some in self.groups.values() for box in some if box is not None]
         up = span([0.0, *(box.high for box in drawn)])
         frame = Frame(across=(-0.5, len(self.names) - 0.5), up=up, width=self.width, height=self.height)
-        body = [*frame.ruled(self.title, "PSNR in dB"), *frame.legend(list(self.groups))]
+        body = [*frame.draw_grid(self.title, "PSNR in dB"), *frame.legend(list(self.groups))]
         for place, name in enumerate(self.names):
             at, _ = frame.place(place, up[0])
             body.append(text(at, self.height - 30, name, anchor="middle", fill=SOFT))

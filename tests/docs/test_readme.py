@@ -27,7 +27,7 @@ STEPS = 3
 @pytest.fixture
 def clinic(desk: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A reader's own pictures, and no time to lose."""
-    monkeypatch.setattr("gradveil.config.resolve.spend", spend_little)
+    monkeypatch.setattr("gradveil.config.resolve.apply_effort", spend_little)
     rng = np.random.default_rng(0)
     for number in range(12):
         folder = desk / "folder" / ("benign", "malignant")[number % 2]

@@ -197,6 +197,6 @@ def test_a_bug_in_the_report_leaves_the_old_one_whole(whole: Path, monkeypatch: 
     def breaks(*given, **options) -> str:
         raise Broken
 
-    monkeypatch.setattr("gradveil.report.build.filled", breaks)
+    monkeypatch.setattr("gradveil.report.build.render_template", breaks)
     assert failed("report", str(whole))
     assert {name: (whole / name).read_bytes() for name in before} == before

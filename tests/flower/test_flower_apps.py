@@ -225,7 +225,7 @@ def test_what_is_captured_is_what_the_client_trained(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("change", "told"), [
     ({"model_name": "lenett"}, "did you mean 'lenet'"),
-    ({"defense_text": "prune:ratio=7"}, "--defense"),
+    ({"defense_text": "prune:ratio=7"}, "defense: prune: ratio"),
     ({"federation": Federation(clients=2, topology="gossip")}, "topology: gossip has no server"),
 ])  # fmt: skip
 def test_what_cannot_work_is_said_before_a_process_is_started(change: dict, told: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.interval import at_least, at_most
 from gradveil.metrics import METRICS
 from gradveil.metrics.features import FeatureGallery, of_model
-from gradveil.metrics.retrieval import copies, rivals_ahead
+from gradveil.metrics.nearest import copies, rivals_ahead
 
 TRIES = 400
 GALLERY = torch.rand(200, 3, 8, 8, generator=torch.Generator().manual_seed(5))
@@ -79,7 +79,7 @@ def test_ranks_are_those_of_a_loop(offset):
 def test_the_memory_bound_is_no_matter(monkeypatch):
     got, truth = torch.rand(2, 5, 3, 8, 8)
     whole = METRICS["retrieval-top5"](gallery=GALLERY).score(got, truth)
-    monkeypatch.setattr("gradveil.metrics.retrieval.NUMBERS_AT_ONCE", 1)
+    monkeypatch.setattr("gradveil.metrics.nearest.NUMBERS_AT_ONCE", 1)
     assert METRICS["retrieval-top5"](gallery=GALLERY).score(got, truth).tolist() == whole.tolist()
 
 

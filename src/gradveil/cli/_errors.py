@@ -41,7 +41,7 @@ def in_options(error: GradveilError | Interrupted, options: Mapping[str, str]) -
     key, rest = error.key, message
     if not key:
         key, colon, rest = message.partition(": ")
-        if not colon or key.partition(".")[0] not in options:
+        if not colon or key not in options:  # `model.pt` is a file, and not what --model sets
             return message
     head, _, inner = key.partition(".")
     place = f"{options[head]}: {inner}" if inner and head in options else options.get(key, key)
