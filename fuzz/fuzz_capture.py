@@ -17,8 +17,7 @@ from driver import main, must, mutated
 
 from gradveil.capture import Capture, load, save
 from gradveil.capture.format import DOCUMENT, HASH
-from gradveil.capture.preflight import model_of
-from gradveil.capture.preflight import check_capture
+from gradveil.capture.preflight import check_capture, model_of
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import GradveilError

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from functools import partial
 from threading import Event
 
@@ -14,7 +15,7 @@ from gradveil.audit.schedule import shards
 from gradveil.audit.trial import run_cell
 from gradveil.core.compute import Compute
 from gradveil.core.progress import Stopped, leave_if_stopped, listening, tick
-from gradveil.core.threads import left_behind, threads
+from gradveil.core.threads import left_behind, threads, wait_for
 
 
 def test_work_runs_on_as_many_threads_of_torch_as_told_and_ours_are_as_before() -> None:
@@ -86,3 +87,23 @@ def test_work_that_nobody_wants_is_no_failed_trial() -> None:
     cell = next(shards(stopped, Compute(), 32))[0]
     with pytest.raises(Stopped):
         run_cell(cell, judge_of(stopped))
+
+
+def test_a_wait_looks_up_and_passes_on_results_and_errors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C is heard by the main thread alone, and not while it waits for ever."""
+    looks: list[float | None] = []
+
+    class Counting(Future):
+        def result(self, timeout: float | None = None) -> int:
+            looks.append(timeout)
+            if len(looks) == 3:
+                self.set_result(7)
+            return super().result(timeout)
+
+    monkeypatch.setattr("gradveil.core.threads.LISTEN", 0.001)
+    assert wait_for(Counting()) == 7
+    assert looks == [0.001] * 3
+    failing: Future[int] = Future()
+    failing.set_exception(TimeoutError("of the work"))
+    with pytest.raises(TimeoutError, match="of the work"):
+        wait_for(failing)

@@ -25,7 +25,7 @@ from gradveil.config.build import build
 from gradveil.config.load import from_tables, read_tables
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.threads import threads
+from gradveil.core.threads import threads, wait_for
 from gradveil.experiment.folder import CONFIG, RunFolder
 from gradveil.experiment.provenance import HASHES
 from gradveil.experiment.record import Record
@@ -165,7 +165,7 @@ def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], 
     there = {record.client for record in run.records if record.key in set(own.keys)}  # others had dropped out
     group, own = [cell.only(there) for cell in group], own.only(there)
     with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
-        trials = submit(attack, group if own.repeats else [own], judge_of(audit)).result()
+        trials = wait_for(submit(attack, group if own.repeats else [own], judge_of(audit)))
     return next(trial for trial in trials if any(record.key == key for record in trial.records))
 
 

@@ -8,13 +8,15 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from contextvars import copy_context
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
 from gradveil.core.progress import stoppable
 
 NAME = "gradveil"
+LISTEN = 0.5  # seconds until a wait looks up
+Result = TypeVar("Result")
 Submit = Callable[..., "Future[Any]"]
 
 
@@ -32,6 +34,20 @@ def threads(count: int, of_torch: int) -> Iterator[Submit]:
         finally:
             pool.shutdown(wait=False)
             torch.set_num_threads(before)
+
+
+def wait_for(future: Future[Result]) -> Result:
+    """The result of the future.
+
+    Python handles a signal between two of its instructions. One that comes just before a wait without an end would be
+    handled at the end of the wait, so the wait ends twice a second.
+    """
+    while True:
+        try:
+            return future.result(LISTEN)
+        except TimeoutError:
+            if future.done():  # the work's own
+                return future.result()
 
 
 def left_behind(patience: float) -> bool:

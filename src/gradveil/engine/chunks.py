@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradveil.core.compute import Compute
-from gradveil.core.threads import threads
+from gradveil.core.threads import threads, wait_for
 
 Part = TypeVar("Part")
 Trials = list[tuple[int, int]]
@@ -75,7 +75,7 @@ def even(trials: int, most: int, cores: int) -> int:
 def side_by_side(attack: Callable[[Trials], Part], pieces: list[Trials], cores: int, together: int = 1) -> list[Part]:
     with threads(cores, of_torch=1) as submit:
         waiting = [submit(one_after_the_other, attack, piece, len(piece), together) for piece in pieces]
-        return [part for result in waiting for part in result.result()]
+        return [part for result in waiting for part in wait_for(result)]
 
 
 def one_after_the_other(attack: Callable[[Trials], Part], trials: Trials, size: int, together: int = 1) -> list[Part]:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradveil.core.errors import ConfigError
-from gradveil.core.threads import threads
+from gradveil.core.threads import threads, wait_for
 from gradveil.defenses.loda.cache import Cache
 from gradveil.defenses.loda.starts import hash_of
 
@@ -54,7 +54,7 @@ def _side_by_side(work: Callable[[list[str]], None], parts: list[list[str]], on_
     cores = 1 if on_gpu else max(1, min(torch.get_num_threads(), len(parts)))
     with threads(cores, of_torch=1) as submit:
         for result in [submit(work, part) for part in parts]:
-            result.result()
+            wait_for(result)
 
 
 def _read_cached(pictures: Tensor, places: dict[str, int], cache: Cache) -> dict[str, Tensor]:

@@ -18,7 +18,7 @@ import torch
 
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, GradveilError
-from gradveil.core.threads import threads
+from gradveil.core.threads import threads, wait_for
 from gradveil.experiment.parallel import processes
 
 Job = TypeVar("Job")
@@ -133,7 +133,7 @@ def _beside(
     with threads(1, of_torch=torch.get_num_threads()) as submit:
         for job in jobs:
             on_start(job)
-            yield job, submit(work, job).result()
+            yield job, wait_for(submit(work, job))
 
 
 @dataclass(frozen=True)

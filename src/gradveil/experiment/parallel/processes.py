@@ -16,6 +16,8 @@ from typing import Any, Generic, TypeVar
 
 import torch
 
+from gradveil.core.threads import LISTEN
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 MOST_TRIES = 3
@@ -97,10 +99,10 @@ def _is_late(one: Running[Job]) -> bool:
 
 
 def _ended(running: Sequence[Running[Job]]) -> list[Running[Job]]:
-    """Those that have answered or died, or were ended here since their time is over; waits for the first."""
+    """Those that have answered or died, or were ended here since their time is over; waits half a second at most."""
     handles = [handle for one in running for handle in (one.answer, one.process.sentinel)]
     until = min(one.until for one in running)
-    ready = wait(handles, None if until == float("inf") else max(0.0, until - time.monotonic()))
+    ready = wait(handles, max(0.0, min(LISTEN, until - time.monotonic())))
     ended = [one for one in running if one.answer in ready or one.process.sentinel in ready]
     late = [one for one in running if one not in ended and _is_late(one)]
     for one in late:
