@@ -19,6 +19,8 @@ from safetensors import safe_open
 
 from gradveil import data
 from gradveil.cli import main
+from gradveil.core.compute import Compute
+from gradveil.core.hashes import sha256
 from gradveil.protect import offline
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "faults"))
@@ -89,7 +91,7 @@ def test_the_manifest_says_what_was_done_and_the_sheet_shows_it() -> None:
     assert manifest["defense"]["rate"] == 0.1
     assert manifest["data"]["pictures"] == 22
     assert manifest["finished"]
-    assert manifest["archive_sha256"] == offline._hash_file(Path("encoded/encoded.npz"))
+    assert manifest["archive_sha256"] == sha256(Path("encoded/encoded.npz").read_bytes())
     with Image.open("encoded/before-after.png") as sheet:
         assert sheet.size == (8 * (96 + 4) + 4, 2 * (96 + 4) + 4)
         first = np.asarray(sheet)[4, 4]
@@ -102,6 +104,30 @@ def test_encoded_twice_it_is_the_same_byte_for_byte(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(offline, "ON_A_CPU", 7)
     protect(out="two")
     assert Path("one/encoded.npz").read_bytes() == Path("two/encoded.npz").read_bytes()
+
+
+def test_worker_processes_encode_the_same_byte_for_byte() -> None:
+    protect(defense="ats:3-1-7")
+    offline.protect("pictures", "ats:3-1-7", "spread", compute=Compute(workers=2))
+    assert Path("spread/encoded.npz").read_bytes() == Path("encoded/encoded.npz").read_bytes()
+
+
+def test_parts_with_the_same_pictures_are_parts_of_their_own() -> None:
+    for path in Path("pictures").rglob("*.png"):
+        path.write_bytes(Path("pictures/benign/0.png").read_bytes())
+    encode, parts = offline.Protection.encode, iter(range(99))
+
+    def stop_once(self: offline.Protection, pictures: torch.Tensor) -> torch.Tensor:
+        if next(parts) == 2:
+            raise KeyboardInterrupt
+        return encode(self, pictures)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(offline.Protection, "encode", stop_once)
+        assert protect(defense="ats:3-1-7") == 130
+        assert protect(defense="ats:3-1-7") == 0
+    images = data.load("encoded/encoded.npz").images
+    assert torch.equal(images, images[:1].expand_as(images))
 
 
 def test_bfloat16_is_an_option_of_the_defense(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,7 +197,7 @@ def test_killed_and_gone_on_with_it_is_the_same(desk: Path) -> None:
 def test_a_part_that_was_changed_is_encoded_again(monkeypatch: pytest.MonkeyPatch) -> None:
     protect(out="undisturbed")
     with monkeypatch.context() as patch:
-        patch.setattr(offline, "_finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(offline.Protection, "put_together", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert protect() == 130
     part = Path("encoded/parts/000000004.safetensors")
     part.write_bytes(part.read_bytes()[:-1] + b"\x01")

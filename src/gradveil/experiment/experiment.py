@@ -5,7 +5,8 @@
 What an experiment says of itself is an `Experiment`; all that is the same for all of them is in `run`:
 
 1. `prepare` checks the settings and loads what is needed. Nothing is written before it has returned.
-2. `to_tables` becomes config.toml and `origin` provenance.json. A folder that holds another run is refused.
+2. `to_tables` becomes config.toml and `origin` provenance.json. A folder that holds another run is refused, and what
+   `load_finished` finds in it is the outcome.
 3. The folder and its journal are opened (private files, one writer), and a Ray cluster stays connected.
 4. `play` computes what is missing. It gives jobs to `runner.each`, which runs them in this process, in others or on
    Ray, and records to `runner.keep`; what is in `runner.done` is not computed again. It calls `progress.begin`.
@@ -56,6 +57,10 @@ class Experiment(ABC, Generic[Outcome]):
     def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
         """The content of provenance.json; `config` is the text of config.toml."""
 
+    def load_finished(self, home: RunFolder) -> Outcome | None:
+        """The outcome of a finished folder that must stay as it is; None: run what is missing."""
+        return None
+
     @abstractmethod
     def play(self, runner: Runner) -> Outcome:
         """Compute what is missing, keep it, and make the outcome of all records."""
@@ -76,16 +81,18 @@ def run(
     try:
         with home.interruptible(), private_files():
             experiment.prepare(home, compute, shown)
-            config = toml.dump(experiment.to_tables())
+            config = home.dump(experiment.to_tables())
             origin = experiment.origin(config, compute)
             home.check(config, origin)
+            if (finished := experiment.load_finished(home)) is not None:
+                return finished
             home.create()
             pool = experiment.pool(compute)
             with Journal(home.journal) as journal, compute.active(), pool.connected():
                 home.prepare(config, origin)
                 runner = Runner(home=home, journal=journal, pool=pool, progress=shown, origin=origin)
                 outcome = experiment.play(runner)
-            home.finish()
+                home.finish()  # still the one writer
             experiment.write(outcome, folder)
             return outcome
     finally:

@@ -13,6 +13,7 @@ from typing import Any
 from safetensors.torch import save
 from torch import Tensor
 
+from gradveil.core import toml
 from gradveil.core.errors import ConfigError, DiskError, Interrupted
 from gradveil.core.files import write_whole
 from gradveil.core.hashes import TELLING, differences, sha256
@@ -52,6 +53,10 @@ class RunFolder:
     @property
     def journal(self) -> Path:
         return self.path / JOURNAL
+
+    def dump(self, tables: Mapping[str, Any]) -> str:
+        """The settings as the text that `check` compares and `prepare` writes."""
+        return toml.dump(tables)
 
     def check(self, config: str, provenance: Mapping[str, Any]) -> None:
         """Refuse a folder that is not ours, or that holds another run."""

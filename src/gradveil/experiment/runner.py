@@ -39,6 +39,11 @@ class Runner:
     def is_done(self, keys: Iterable[str]) -> bool:
         return all(key in self.done for key in keys)
 
+    def forget(self, keys: Iterable[str]) -> None:
+        """These are computed again: their files are gone or have changed."""
+        for key in keys:
+            self.done.pop(key, None)
+
     def each(
         self,
         work: Callable[[Job], Result],

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 import platform
-import shutil
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
 import torch
-from safetensors.torch import load, save
+from safetensors.torch import save
 from torch import Tensor
 
 from gradveil.config.resolve import resolve
@@ -24,20 +20,23 @@ from gradveil.core.choice import parse_choice
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.core.files import private_files, sync_folder, write_whole
+from gradveil.core.files import write_whole
 from gradveil.core.hashes import hash_tensors, own_version, sha256
 from gradveil.core.preset import fact_of
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data.base import Dataset, check_amount
-from gradveil.data.encoded import ARCHIVE, KIND, MANIFEST, PARTS, SHEET, found_in, refuse_encoded, write_archive
+from gradveil.data.encoded import ARCHIVE, SHEET, read_manifest, refuse_encoded
 from gradveil.defenses import DEFENSES
 from gradveil.defenses.loda.starts import hash_of
-from gradveil.experiment.folder import JOURNAL, RunFolder
-from gradveil.experiment.journal import Journal
-from gradveil.experiment.progress import Progress, Silent
+from gradveil.experiment.experiment import Experiment, run
+from gradveil.experiment.folder import RunFolder
+from gradveil.experiment.parallel.pool import Pool
+from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import device_name, now
 from gradveil.experiment.record import Record
+from gradveil.experiment.runner import Runner
+from gradveil.protect.folder import ProtectionFolder, name_of
 from gradveil.train.data import load_training_part
 from gradveil.transforms.picture import picture_grid
 
@@ -65,7 +64,7 @@ def protect(
         folder: Folder of encoded.npz, manifest.json and before-after.png. An interrupted one is continued.
         data_options: Options of the data set, such as `{"limit": 100}`.
         seed: Seed of what the defense draws.
-        compute: Device and precision.
+        compute: Device and precision; `workers` processes or a Ray cluster encode the parts.
         progress: What is called as pictures are encoded (default: nothing).
     """
     choice = parse_choice(defense, "defense", DEFENSES)
@@ -74,31 +73,50 @@ def protect(
     if not isinstance(data, Dataset):
         refuse_encoded(data)
         data = load_training_part(data, data_options or {})
-    job = Protection(
+    protection = Protection(
         dataset=data,
         defense=DEFENSES[choice.name](**settings),
         settings={"name": choice.name, **settings},
         seed=seed,
     )
-    return encode_data_set(job, Path(folder), compute, progress)
+    return read_manifest(run(protection, folder, compute, progress).parent)
 
 
-class ProtectionFolder(RunFolder):
-    """A folder of encodings: a manifest in the place of config and provenance."""
+class Part(NamedTuple):
+    """Pictures that are encoded together; the key is their place and their content."""
 
-    results = "parts"
+    key: str
+    first: int
+    count: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Protection:
-    """A data set, and the defense that changes every picture of it alone."""
+class Encoded(NamedTuple):
+    """A part as the content of its file, and its line of the journal."""
+
+    content: bytes
+    record: Record
+
+
+@dataclass(kw_only=True, eq=False)
+class Protection(Experiment[Path]):
+    """A data set and the defense that changes every picture of it alone, on the way that all experiments go.
+
+    The outcome is the archive.
+    """
+
+    folder_type: ClassVar[type[RunFolder]] = ProtectionFolder
 
     dataset: Dataset
     defense: Defense
     settings: Mapping[str, Any]  # of the defense, by name, as in the manifest
     seed: int = 0
+    compute: Compute = field(init=False, default=CPU)
 
-    def __post_init__(self) -> None:
+    def pool(self, compute: Compute) -> Pool:
+        return Pool.of(compute, all_threads=True)
+
+    def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
+        self.compute = compute
         if not self.defense.one_by_one:
             able = ", ".join(name for name, row in DEFENSES.items() if fact_of(row, "one_by_one", False))
             raise ConfigError(
@@ -106,9 +124,81 @@ class Protection:
                 "an audit runs every defense",
                 key="defense",
             )
+        self.pool(compute).check(compute.device)
         self.defense.check(torch.nn.Identity())
         self.defense.check_pictures(self.dataset.images)
         check_amount(ARCHIVE, (len(self.dataset), *self.dataset.shape))
+
+    def to_tables(self) -> Mapping[str, Any]:
+        """What a folder must agree in to go on in it."""
+        data = {"images": self.dataset.images, "targets": self.dataset.targets}
+        return {
+            "defense": dict(self.settings),
+            "seed": self.seed,
+            "precision": self.compute.precision,
+            "data": {"name": self.dataset.name, "pictures": len(self.dataset), "sha256": hash_tensors(data)},
+        }
+
+    def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
+        return {
+            "part": ON_A_GPU if compute.device.startswith("cuda") else ON_A_CPU,
+            "gradveil": own_version(),
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+            "device": device_name(compute.device),
+            "started": now(),
+            "finished": None,
+        }
+
+    def load_finished(self, home: RunFolder) -> Path | None:
+        """A folder that is done is left as it is."""
+        if not home.read_provenance().get("finished"):
+            return None
+        folder = ProtectionFolder(home.path)
+        folder.check_archive()
+        folder.clear()
+        return home.path / ARCHIVE
+
+    def play(self, runner: Runner) -> Path:
+        home = ProtectionFolder(runner.home.path)
+        size = home.read_provenance()["part"]
+        runner.progress.begin(1)
+        runner.progress.start(f"{self.settings['name']} on {self.dataset.name}", len(self.dataset))
+        self.encode_parts(runner, home, _parts_of(self.dataset.images, size))
+        runner.progress.done(len(self.dataset), 0)
+        self.put_together(home, size)
+        return home.path / ARCHIVE
+
+    def encode_parts(self, runner: Runner, home: ProtectionFolder, parts: Sequence[Part]) -> None:
+        """What is missing: the file of a part first, its line in the journal then."""
+        runner.forget([key for key, record in runner.done.items() if not home.has_part(record)])
+        missing = [part for part in parts if not runner.is_done([part.key])]
+        ready = len(self.dataset) - sum(part.count for part in missing)
+        for part, (content, record) in runner.each(self.encode_part, missing):
+            runner.keep([record], partial(home.save_part, record.images, content))
+            ready += part.count
+            runner.progress.step(ready, len(self.dataset))
+
+    def encode_part(self, part: Part) -> Encoded:
+        start = time.monotonic()
+        pictures = self.dataset.images[part.first : part.first + part.count].to(self.compute.device)
+        content = save({"images": self.encode(pictures).float().cpu().contiguous()})
+        record = Record(
+            key=part.key,
+            status="ok",
+            scenario="protect",
+            defense=self.settings["name"],
+            attack="",
+            attacker="unaware",
+            client=f"{part.first}-{part.first + part.count}",
+            example=part.first,
+            seed=self.seed,
+            seconds=time.monotonic() - start,
+            backend=pictures.device.type,
+            notes=(sha256(content),),
+            images=name_of(part.first),
+        )
+        return Encoded(content, record)
 
     def encode(self, pictures: Tensor) -> Tensor:
         """Whatever is drawn belongs to the picture, so neither its place nor its neighbors matter."""
@@ -118,142 +208,18 @@ class Protection:
             fed = self.defense.batches(fed, [1] * len(pictures), streams)
         return fed.images
 
-    def identity(self, precision: str) -> dict[str, Any]:
-        """What a folder must agree in to go on in it."""
-        data = {"images": self.dataset.images, "targets": self.dataset.targets}
-        return {
-            "defense": dict(self.settings),
-            "seed": self.seed,
-            "precision": precision,
-            "data": {"name": self.dataset.name, "pictures": len(self.dataset), "sha256": hash_tensors(data)},
-        }
+    def put_together(self, home: ProtectionFolder, size: int) -> None:
+        """The archive, and the sheet of the first pictures above their encodings."""
+        home.write_archive(self.dataset, size, self.settings["name"])
+        before, after = self.dataset.images[:SHOWN], home.load_part(0)[:SHOWN]
+        sheet = picture_grid(torch.cat([before, after]), columns=len(before), gap=4, side=96)
+        write_whole(home.path / SHEET, sheet)
 
 
-def encode_data_set(
-    job: Protection, folder: Path, compute: Compute, progress: Progress | None = None
-) -> dict[str, Any]:
-    """Encode what is missing and write the archive; returns the manifest. A folder that is done is left as it is."""
-    identity = json.loads(json.dumps(job.identity(compute.precision)))
-    stored = found_in(folder, identity)
-    if stored.get("finished"):
-        return _check_archive(folder, stored)
-    with ProtectionFolder(folder).interruptible(), private_files():
-        (folder / PARTS).mkdir(parents=True, exist_ok=True)
-        with Journal(folder / JOURNAL) as journal, compute.active():
-            manifest = stored or new_manifest(identity, compute)
-            write_whole(folder / MANIFEST, _to_json(manifest))
-            _encode_parts(job, folder, journal, manifest["part"], compute, progress or Silent())
-            return _finish(job, folder, manifest)
+def _parts_of(images: Tensor, size: int) -> list[Part]:
+    parts = {first: images[first : first + size] for first in range(0, len(images), size)}
+    return [Part(_key(first, pictures), first, len(pictures)) for first, pictures in parts.items()]
 
 
-def _before_and_after(before: Tensor, after: Tensor) -> bytes:
-    """Pictures above their encodings."""
-    return picture_grid(torch.cat([before, after]), columns=len(before), gap=4, side=96)
-
-
-def new_manifest(identity: Mapping[str, Any], compute: Compute) -> dict[str, Any]:
-    return {
-        "kind": KIND,
-        "schema": 1,
-        **identity,
-        "part": ON_A_GPU if compute.device.startswith("cuda") else ON_A_CPU,
-        "gradveil": own_version(),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "device": device_name(compute.device),
-        "started": now(),
-        "finished": None,
-    }
-
-
-def _to_json(manifest: Mapping[str, Any]) -> bytes:
-    return (json.dumps(manifest, indent=2) + "\n").encode()
-
-
-def _check_archive(folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    archive = folder / ARCHIVE
-    if not archive.is_file() or archive.stat().st_size != manifest["bytes"]:
-        raise ConfigError(f"{archive}: has another size than the manifest says, restore it or choose another `folder`")
-    _clear(folder)
-    return manifest
-
-
-def _encode_parts(
-    job: Protection, folder: Path, journal: Journal, size: int, compute: Compute, progress: Progress
-) -> None:
-    images = job.dataset.images
-    done = {record.key: record for record in journal.records}
-    progress.begin(1)
-    progress.start(f"{job.settings['name']} on {job.dataset.name}", len(images))
-    for first in range(0, len(images), size):
-        part = images[first : first + size]
-        key = sha256("".join(map(hash_of, part)).encode())
-        if not _is_there(folder, done.get(key)):
-            journal.append(_encode_part(job, folder, key, first, part.to(compute.device)))
-        progress.step(min(first + size, len(images)), len(images))
-    progress.done(len(images), 0)
-    progress.end()
-
-
-def _is_there(folder: Path, record: Record | None) -> bool:
-    """On disk, byte for byte."""
-    if record is None or not (path := folder / PARTS / record.images).is_file():
-        return False
-    return sha256(path.read_bytes()) == record.notes[0]
-
-
-def _encode_part(job: Protection, folder: Path, key: str, first: int, pictures: Tensor) -> Record:
-    """The part first, its line in the journal then."""
-    start = time.monotonic()
-    content = save({"images": job.encode(pictures).float().cpu().contiguous()})
-    name = name_of(first)
-    write_whole(folder / PARTS / name, content)
-    return Record(
-        key=key,
-        status="ok",
-        scenario="protect",
-        defense=job.settings["name"],
-        attack="",
-        attacker="unaware",
-        client=f"{first}-{first + len(pictures)}",
-        example=first,
-        seed=job.seed,
-        seconds=time.monotonic() - start,
-        backend=pictures.device.type,
-        notes=(sha256(content),),
-        images=name,
-    )
-
-
-def name_of(first: int) -> str:
-    return f"{first:09d}.safetensors"
-
-
-def _parts(folder: Path, count: int, size: int) -> Iterator[np.ndarray]:
-    for first in range(0, count, size):
-        yield load((folder / PARTS / name_of(first)).read_bytes())["images"].numpy()
-
-
-def _finish(job: Protection, folder: Path, manifest: dict[str, Any]) -> dict[str, Any]:
-    """Archive, sheet, and last the manifest that says so; the parts are then no longer needed."""
-    archive, count = folder / ARCHIVE, len(job.dataset)
-    part = archive.with_name(f"{ARCHIVE}.part")
-    write_archive(part, _parts(folder, count, manifest["part"]), job.dataset, job.settings["name"])
-    os.replace(part, archive)
-    sync_folder(folder)
-    encoded = torch.from_numpy(next(_parts(folder, count, manifest["part"])))[:SHOWN]
-    write_whole(folder / SHEET, _before_and_after(job.dataset.images[:SHOWN], encoded))
-    manifest = manifest | {"finished": now(), "bytes": archive.stat().st_size, "archive_sha256": _hash_file(archive)}
-    write_whole(folder / MANIFEST, _to_json(manifest))
-    _clear(folder)
-    return manifest
-
-
-def _hash_file(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _clear(folder: Path) -> None:
-    shutil.rmtree(folder / PARTS, ignore_errors=True)
-    (folder / JOURNAL).unlink(missing_ok=True)
+def _key(first: int, pictures: Tensor) -> str:
+    return f"{first}/{sha256(''.join(map(hash_of, pictures)).encode())}"
