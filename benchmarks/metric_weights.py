@@ -48,7 +48,7 @@ def lpips_tensors(path: Path) -> tuple[dict[str, Tensor], Backbone]:
         convolution = stored[name][f"Conv_{number}"]
         tensors[f"features.{layer.index}.weight"] = torch.tensor(convolution["kernel"]).permute(3, 2, 0, 1).contiguous()
         tensors[f"features.{layer.index}.bias"] = torch.tensor(convolution["bias"])
-    for number in range(len(backbone.seen)):
+    for number in range(len(backbone.compared_layers)):
         tensors[f"lin{number}"] = torch.tensor(stored[f"NetLinLayer_{number}"]["Conv_0"]["kernel"]).flatten()
     return tensors, backbone
 

@@ -42,35 +42,6 @@ PARTICIPLE = re.compile(
 )
 OPTION = re.compile(r"(?<![\w(<!-])--[a-z]")  # not: `var(--x)`, `<!--note-->`
 
-# What is still to be mended, by file: nothing new is added here, and in the end these are empty.
-WITH_OPTIONS: set[str] = {
-    "defenses/loda/extractor.py",
-    "report/build.py",
-    "search/similarity.py",
-}
-WITH_PARTICIPLES: set[str] = {
-    "attacks/autoattack.py",
-    "audit/verdict/estimate.py",
-    "audit/verdict/tally.py",
-    "config/reproduce.py",
-    "defenses/loda/inverse.py",
-    "defenses/precode.py",
-    "experiment/folder.py",
-    "experiment/seal.py",
-    "generators/gan_step.py",
-    "metrics/backbones.py",
-    "report/figures.py",
-    "search/policies.py",
-    "search/scoring.py",
-    "search/similarity.py",
-    "tradeoff/study.py",
-}
-WITH_TOLD: set[str] = {
-    "cli/__init__.py",
-    "cli/capture.py",
-    "transforms/contact_sheet.py",
-}
-
 
 @cache
 def trees() -> dict[str, ast.Module]:
@@ -140,7 +111,7 @@ def test_one_room_alone_knows_the_library(library: str, home: str) -> None:
 
 def test_options_are_written_by_the_command_line_alone() -> None:
     found = files_with(lambda node: isinstance(node, ast.Constant) and bool(OPTION.search(str(node.value))))
-    assert {file for file in found if not file.startswith("cli/")} <= WITH_OPTIONS
+    assert not {file for file in found if not file.startswith("cli/")}
 
 
 def test_an_attack_cannot_reach_the_truth() -> None:
@@ -172,18 +143,13 @@ def test_every_room_says_what_it_is_and_stands_in_the_layers() -> None:
 
 
 def test_functions_are_verbs() -> None:
-    named = [
-        (file, node.name)
-        for file, tree in trees().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-    ]
-    participles = [(file, name) for file, name in named if PARTICIPLE.fullmatch(name)]
-    assert {file for file, _ in participles} <= WITH_PARTICIPLES or len(participles) < 0.01 * len(named)
+    assert not files_with(
+        lambda node: isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and bool(PARTICIPLE.fullmatch(node.name))
+    )
 
 
 def test_nothing_is_named_told() -> None:
     def names_it(node: ast.AST) -> bool:
         return "told" in (getattr(node, field, "") for field in ("id", "attr", "arg", "name", "asname"))
 
-    assert files_with(names_it) <= WITH_TOLD
+    assert not files_with(names_it)

@@ -179,6 +179,6 @@ def test_rtf_is_within_ten_decibels_of_the_paper(batch: int, neurons: int, paper
         setting="paper", functional="fourier:32", precision="float32", device="cpu", seed=0, groups=3,
         batch_sizes=[batch],
     )  # fmt: skip
-    told = attacks.measured("rtf", neurons, batch, data, order, args)
-    assert abs(told["mean_psnr"] - paper) < 10
-    assert told["exact"] > 0.85
+    report = attacks.measured("rtf", neurons, batch, data, order, args)
+    assert abs(report["mean_psnr"] - paper) < 10
+    assert report["exact"] > 0.85

@@ -144,9 +144,9 @@ def test_patterns_that_leave_nothing_are_told(name: str, backend: Any) -> None:
     seen = seen_by(name, 1)
     for options in ({"only": ("nowhere.*",)}, {"without": ("*",)}, {"only": ("1.*",), "without": ("1.*",)}):
         attack = ATTACKS[name](**{**ATTACK_ROWS[name].short, **options})
-        with pytest.raises(NotApplicableError) as told:
+        with pytest.raises(NotApplicableError) as error:
             attack.reconstruct(seen, Seed(0), replace(DOUBLE, backend=backend))
-        text = str(told.value)
+        text = str(error.value)
         assert "\n" not in text
         assert all(pattern in text for patterns in options.values() for pattern in patterns)
         assert next(iter(seen.update)) in text

@@ -184,8 +184,8 @@ def test_the_update_is_looked_at(fedavg: Scenario) -> None:
 
 def test_signs_are_matched_by_a_tanh_that_an_aware_attacker_knows(fedavg: Scenario) -> None:
     """Equation 15, with the sharpness that makes it more than a straight line."""
-    told = replace(fedavg, threat=ThreatModel(knows_defense=True), training=LocalTraining(steps=2, rate=5e-3))
-    seen = seen_in(told, Sign(sharpness=1.0))
+    report = replace(fedavg, threat=ThreatModel(knows_defense=True), training=LocalTraining(steps=2, rate=5e-3))
+    seen = seen_in(report, Sign(sharpness=1.0))
     attack = rog(steps=15, factor=3)
     aware, unaware = (attack.reconstruct(one, Seed(0), ALONE) for one in (seen, replace(seen, defense=None)))
     assert aware.loss[0] < unaware.loss[0]

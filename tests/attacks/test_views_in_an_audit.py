@@ -42,11 +42,11 @@ def test_who_adapts_has_cells_of_its_own(tmp_path: Path) -> None:
         *(("ats", attack, "adaptive") for attack in SHORT),
     }
     assert {r.status for r in records} == {"ok"}
-    told = {(r.attack, r.attacker): " ".join(r.notes) for r in records if r.defense == "ats"}
-    assert "4 views of the known policy tried" in told["invertgrad", "adaptive"]
-    assert "4 views of the known policy tried" in told["known-policy", "adaptive"]
-    assert told["invertgrad", "unaware"] == ""
-    assert told["shifted", "adaptive"] == SAME_RUN
+    report = {(r.attack, r.attacker): " ".join(r.notes) for r in records if r.defense == "ats"}
+    assert "4 views of the known policy tried" in report["invertgrad", "adaptive"]
+    assert "4 views of the known policy tried" in report["known-policy", "adaptive"]
+    assert report["invertgrad", "unaware"] == ""
+    assert report["shifted", "adaptive"] == SAME_RUN
 
 
 def test_known_policy_has_its_controls_without_a_policy(tmp_path: Path) -> None:

@@ -126,9 +126,9 @@ def test_an_attack_that_is_broken_on_purpose_is_inconclusive(tmp_path: Path, cap
     with pytest.raises(SystemExit) as left:
         main(["audit", *options.split(), "--quiet", "--out", str(tmp_path / "run")])
     assert left.value.code == 3
-    told = json.loads((tmp_path / "run/verdict.json").read_text())
-    assert told["verdict"] == "inconclusive"
-    assert told["controls"]["positive"]["passed"] is False
+    content = json.loads((tmp_path / "run/verdict.json").read_text())
+    assert content["verdict"] == "inconclusive"
+    assert content["controls"]["positive"]["passed"] is False
     assert "no leak found" not in (tmp_path / "run/report.html").read_text().lower()
 
 
@@ -166,8 +166,8 @@ def test_a_defense_that_names_no_adaptive_attacker_is_not_evaluated(tmp_path: Pa
 def test_a_harder_scenario_brings_its_diagnostic_one() -> None:
     hard = audit({"a": Noise()}, clients=3, examples=4, controls=True, training=LocalTraining(steps=2),
                  threat=ThreatModel(knows_labels=False))  # fmt: skip
-    told = roles(hard, Compute())
-    assert {name: (about["role"], about["regime"]) for name, about in told.items()} == {
+    content = roles(hard, Compute())
+    assert {name: (about["role"], about["regime"]) for name, about in content.items()} == {
         "toy": ("audited", "deployment"),
         "toy-diagnostic": ("control", "diagnostic"),
     }

@@ -117,8 +117,8 @@ def test_a_score_that_differs_is_told_and_the_exit_code_says_so(copy: Path, caps
     near = replace(record, scores={**scores, "psnr": scores["psnr"] + 0.05})
     rewrite(copy, near)
     assert code("reproduce-cell", str(copy), "--trial", record.key) == 0
-    told = capsys.readouterr().out
-    assert told == f"within rounding: psnr {scores['psnr'] + 0.05:.3f} -> {scores['psnr']:.3f}\n"
+    printed = capsys.readouterr().out
+    assert printed == f"within rounding: psnr {scores['psnr'] + 0.05:.3f} -> {scores['psnr']:.3f}\n"
     far = replace(record, scores={**scores, "psnr": scores["psnr"] + 3, "retrieval": 1 - scores["retrieval"]})
     rewrite(copy, far)
     assert code("reproduce-cell", str(copy), "--trial", record.key) == 1
@@ -161,12 +161,12 @@ def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: P
 
 def test_an_unknown_trial_is_answered_with_a_few_near_ones(folder: Path) -> None:
     wrong = records(folder)[0].key.replace("linear", "linaer")
-    with pytest.raises(ConfigError, match=r"trial: unknown name .*did you mean 'digits-mlp-b2/") as told:
+    with pytest.raises(ConfigError, match=r"trial: unknown name .*did you mean 'digits-mlp-b2/") as printed:
         reproduce(folder, wrong)
-    assert str(told.value).count("digits-mlp-b2/") <= 5
-    with pytest.raises(ConfigError, match="trial: unknown name 'x', known: ") as told:
+    assert str(printed.value).count("digits-mlp-b2/") <= 5
+    with pytest.raises(ConfigError, match="trial: unknown name 'x', known: ") as printed:
         reproduce(folder, "x")
-    assert str(told.value).count(", digits") <= 3
+    assert str(printed.value).count(", digits") <= 3
 
 
 def test_what_is_not_the_same_any_more_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

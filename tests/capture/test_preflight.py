@@ -75,10 +75,10 @@ def test_statistics_that_moved_contradict_eval_mode() -> None:
 
 
 def test_patterns_of_defenses_are_told() -> None:
-    (told,) = checked(sent_by(rows(0), defense=DEFENSES["sign"]()))
-    assert "only signs were sent" in told
-    (told,) = checked(sent_by(rows(0), defense=DEFENSES["prune"](ratio=0.9)))
-    assert "of its numbers are zero, beside numbers that are not" in told
+    (report,) = checked(sent_by(rows(0), defense=DEFENSES["sign"]()))
+    assert "only signs were sent" in report
+    (report,) = checked(sent_by(rows(0), defense=DEFENSES["prune"](ratio=0.9)))
+    assert "of its numbers are zero, beside numbers that are not" in report
 
 
 def test_silent_neurons_and_black_pixels_are_no_defense() -> None:

@@ -58,17 +58,17 @@ IMAGES = rows(0).images
 
 
 @pytest.mark.parametrize(
-    ("images", "told"),
+    ("images", "expected"),
     [
         (IMAGES * STD + MEAN, "the client did not normalize"),
         ((IMAGES - MEAN) / STD, "the client normalized twice"),
         (255 * IMAGES, "the client fed pixels from 0 to 255"),
     ],
 )
-def test_wrong_normalization_is_named(images: torch.Tensor, told: str) -> None:
+def test_wrong_normalization_is_named(images: torch.Tensor, expected: str) -> None:
     found = replayed(sent_by(rows(0), fed=fed(images)), rows(0))
-    assert (found.status, found.fits) == ("not reproduced", told)
-    assert told in found.summary
+    assert (found.status, found.fits) == ("not reproduced", expected)
+    assert expected in found.summary
 
 
 def test_normalization_that_the_capture_keeps_quiet_about_is_named() -> None:
@@ -91,9 +91,9 @@ def test_fedavg_that_says_it_is_fedsgd_is_named() -> None:
 
 def test_sign_and_scale_are_named() -> None:
     capture = sent_by(rows(0))
-    for factor, told in ((-1.0, "its sign is flipped"), (0.25, "it is multiplied by 0.25")):
+    for factor, report in ((-1.0, "its sign is flipped"), (0.25, "it is multiplied by 0.25")):
         changed = {name: factor * u for name, u in capture.updates["client-0"].items()}
-        assert told in replayed(replace(capture, updates={"client-0": changed}), rows(0)).fits
+        assert report in replayed(replace(capture, updates={"client-0": changed}), rows(0)).fits
     after = {name: capture.weights[name] - u for name, u in capture.updates["client-0"].items()}
     assert replayed(replace(capture, updates={"client-0": after}), rows(0)).fits == "weights were saved in its place"
 
@@ -105,8 +105,8 @@ def test_a_defense_leaves_the_pictures_alike(name: str, options: dict[str, float
     # noise leaves no pattern: unless it is named, other pictures are the likelier reason
     assert replayed(capture, rows(0)).status == ("not reproduced" if name == "gaussian" else "alike")
     assert replayed(capture, rows(8), defense=defense).status == "not reproduced"
-    told = replayed(capture, rows(0), defense=defense).status
-    assert told == ("alike" if name == "gaussian" else "reproduced")  # noise is not drawn twice
+    report = replayed(capture, rows(0), defense=defense).status
+    assert report == ("alike" if name == "gaussian" else "reproduced")  # noise is not drawn twice
 
 
 def test_a_single_picture_is_found_wherever_it_lies() -> None:

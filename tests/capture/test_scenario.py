@@ -119,9 +119,9 @@ def test_match_is_one_for_the_picture_itself() -> None:
     assert (wrong < 0.99).all()
 
 
-@pytest.mark.parametrize("told", ["", "precode:size=8", "precode:size=1000000000000", "precode:foo=1"])
-def test_the_model_has_the_bottleneck_that_was_sent_whatever_is_said_of_it(told: str) -> None:
-    capture = simulate(defense=DEFENSES["precode"](size=8), stated_defense=told)
+@pytest.mark.parametrize("expected", ["", "precode:size=8", "precode:size=1000000000000", "precode:foo=1"])
+def test_the_model_has_the_bottleneck_that_was_sent_whatever_is_said_of_it(expected: str) -> None:
+    capture = simulate(defense=DEFENSES["precode"](size=8), stated_defense=expected)
     model = model_of(capture)
     assert all(torch.equal(value, capture.weights[name]) for name, value in model.state_dict().items())
 

@@ -47,8 +47,8 @@ def test_an_undefended_picture_leaks(undefended: Capture) -> None:
     found = verdict("run")
     assert found["verdict"] == "leaks"
     assert found["controls"]["positive"]["passed"]
-    told = found["provenance"]["capture"]
-    assert told["replay"]["client-0"].startswith("reproduced, relative error")
+    report = found["provenance"]["capture"]
+    assert report["replay"]["client-0"].startswith("reproduced, relative error")
     records = journal.read(Path("run/journal.jsonl"))
     own = next(r for r in records if not r.control and r.scenario == "c-b1")
     assert reproduce("run", own.key).identical
@@ -113,7 +113,7 @@ def test_a_told_defense_meets_both_attackers(undefended: Capture) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--local-steps", "4"], "--local-steps: is 4, the capture says 1"),
         (["--bn", "batch"], "--bn: is 'batch', the capture says 'eval'"),
@@ -126,14 +126,14 @@ def test_a_told_defense_meets_both_attackers(undefended: Capture) -> None:
     ],
 )
 def test_what_does_not_go_together_is_refused(
-    undefended: Capture, options: list[str], told: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    undefended: Capture, options: list[str], expected: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     save("c.safetensors", undefended)
     assert run("audit", "--capture", "c.safetensors", *QUICK, *options) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: ")
     assert line.count("\n") == 1
-    assert told in line
+    assert expected in line
     assert [path.name for path in tmp_path.iterdir()] == ["c.safetensors"]
 
 
@@ -168,9 +168,9 @@ def test_show_tells_what_is_there(undefended: Capture, capsys: pytest.CaptureFix
 def test_show_estimates_the_training(undefended: Capture, capsys: pytest.CaptureFixture[str]) -> None:
     save("c.safetensors", undefended)
     assert run("capture", "show", "c.safetensors", "--estimate") == 0
-    told = capsys.readouterr().out
-    assert "local steps and rate estimated: tau = " in told
-    assert "the capture says tau = 1, rate = 1" in told
+    printed = capsys.readouterr().out
+    assert "local steps and rate estimated: tau = " in printed
+    assert "the capture says tau = 1, rate = 1" in printed
 
 
 def test_show_refuses_weights(undefended: Capture, capsys: pytest.CaptureFixture[str]) -> None:
@@ -204,8 +204,8 @@ def test_rows_are_of_data_and_different(undefended: Capture, capsys) -> None:
 def test_a_capture_is_named_where_it_is_at_fault(undefended: Capture, capsys) -> None:
     save("c.safetensors", replace(undefended, defense="gausian:scale=1"))
     assert run("audit", "--capture", "c.safetensors", "--out", "o") == 2
-    told = capsys.readouterr().err
-    assert told.startswith(
+    printed = capsys.readouterr().err
+    assert printed.startswith(
         "error: c.safetensors: defense.gausian.name: unknown name 'gausian', did you mean 'gaussian'?"
     )
 
@@ -214,9 +214,9 @@ def test_show_tells_what_came_with_a_reply(undefended: Capture, capsys) -> None:
     client = next(iter(undefended.updates))
     save("c.safetensors", replace(undefended, metrics={client: {"client": 3.0}}, defense="none"))
     assert run("capture", "show", "c.safetensors") in (0, None)
-    told = capsys.readouterr().out
-    assert "metric client 3.0" in told
-    assert "which nobody can check" not in told
+    printed = capsys.readouterr().out
+    assert "metric client 3.0" in printed
+    assert "which nobody can check" not in printed
 
 
 def test_a_label_that_is_no_class_is_refused(undefended: Capture, capsys) -> None:

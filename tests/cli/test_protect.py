@@ -227,22 +227,22 @@ def test_what_is_encoded_already_is_refused(source: str, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("defense", "precision", "told"),
+    ("defense", "precision", "expected"),
     [
         ("ats:3-1-7", "bf16", "ats has no features to round to bf16, take float32 or tf32"),
         (LODA, "float64", "Known: bf16, float32, tf32"),
     ],
 )
-def test_a_precision_that_cannot_be_had_is_one_line(defense: str, precision: str, told: str, capsys) -> None:
+def test_a_precision_that_cannot_be_had_is_one_line(defense: str, precision: str, expected: str, capsys) -> None:
     assert protect("--precision", precision, defense=defense) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert expected in error
     assert error.count("\n") == 1
     assert not Path("encoded").exists()
 
 
 @pytest.mark.parametrize(
-    ("defense", "told"),
+    ("defense", "expected"),
     [
         ("loda-1", "gradveil train-extractor"),
         ("gaussian", "does not change pictures one by one"),
@@ -252,10 +252,10 @@ def test_a_precision_that_cannot_be_had_is_one_line(defense: str, precision: str
         ("loda:extractor=lenet:untrained,layers=all,c=-1", "out of range"),
     ],
 )
-def test_what_cannot_work_is_one_line_and_nothing_is_written(defense: str, told: str, capsys) -> None:
+def test_what_cannot_work_is_one_line_and_nothing_is_written(defense: str, expected: str, capsys) -> None:
     assert protect(defense=defense) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert expected in error
     assert error.count("\n") == 1
     assert not Path("encoded").exists()
 
@@ -278,9 +278,9 @@ def test_an_extractor_is_trained_stored_and_used(capsys: pytest.CaptureFixture[s
     assert code("train-extractor", "pictures", *options, "--device", "cpu") == 0
     assert "use it as extractor=lenet:extractor.safetensors" in capsys.readouterr().out
     with safe_open("extractor.safetensors", "pt") as file:
-        told = file.metadata()
-    assert (told["model"], told["epochs"], told["classes"], told["shape"]) == ("lenet", "2", "2", "3x8x8")
-    assert len(told["data_sha256"]) == 64
+        report = file.metadata()
+    assert (report["model"], report["epochs"], report["classes"], report["shape"]) == ("lenet", "2", "2", "3x8x8")
+    assert len(report["data_sha256"]) == 64
     assert protect(defense="loda:extractor=lenet:extractor.safetensors,layers=all,steps=3,public=pictures/") == 0
     assert "#" in json.loads(Path("encoded/manifest.json").read_text())["defense"]["extractor"]
     assert code("train-extractor", "pictures", *options) == 2
@@ -288,7 +288,7 @@ def test_an_extractor_is_trained_stored_and_used(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "expected"),
     [
         (["--out", "w.pt"], "ends in .safetensors"),
         (["--out", "w.safetensors", "--model", "lennet"], "did you mean 'lenet'"),
@@ -297,8 +297,8 @@ def test_an_extractor_is_trained_stored_and_used(capsys: pytest.CaptureFixture[s
         (["--out", "w.safetensors", "--data-option", "sise=3"], "did you mean 'size'"),
     ],
 )
-def test_training_that_cannot_work_is_one_line(options: list[str], told: str, capsys) -> None:
+def test_training_that_cannot_work_is_one_line(options: list[str], expected: str, capsys) -> None:
     assert code("train-extractor", "pictures", *options) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert expected in error
     assert error.count("\n") == 1

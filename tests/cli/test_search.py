@@ -44,10 +44,10 @@ def given(*arguments: str) -> int:
 def test_it_prints_a_table_and_writes_a_file_that_an_audit_takes(desk: Path, capsys: pytest.CaptureFixture) -> None:
     assert given(*SMALL, "--workers", "0") == 0
     said = capsys.readouterr().out
-    told = json.loads((desk / "policy.json").read_text())
+    document = json.loads((desk / "policy.json").read_text())
     assert said.startswith("policy  ")
-    assert f"hybrid: {told['hybrid']}" in said
-    for one in told["policies"]:
+    assert f"hybrid: {document['hybrid']}" in said
+    for one in document["policies"]:
         assert one["policy"] in said
     assert [path.name for path in desk.iterdir() if path.is_file()] == ["policy.json"]
     (run,) = (desk / "runs").iterdir()

@@ -32,11 +32,11 @@ def test_a_table_a_page_and_the_numbers(
     assert given(*TINY, "--workers", "0") == 0
     said = capsys.readouterr().out
     (folder,) = (tmp_path / "runs").iterdir()
-    told = json.loads((folder / "tradeoff.json").read_text())
+    content = json.loads((folder / "tradeoff.json").read_text())
     assert said.startswith("defense  ")
-    for point in told["points"]:
+    for point in content["points"]:
         assert point["label"] in said
-    assert {"none", "gaussian-0.1", "prune-0.5"} == {point["label"] for point in told["points"]}
+    assert {"none", "gaussian-0.1", "prune-0.5"} == {point["label"] for point in content["points"]}
     text = (folder / "report.html").read_text()
     assert "<script" not in text
     assert "http:" not in text.replace("http://www.w3.org/2000/svg", "")

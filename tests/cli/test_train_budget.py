@@ -31,11 +31,11 @@ def test_told_before_and_after_and_kept_in_the_folder(tmp_path: Path, capsys: py
     """Twelve pictures a client, eight a step: rate 2/3, two steps in one epoch, a picture in one of them."""
     out = tmp_path / "run"
     assert called(*SMALL, "--defense", "dpsgd:noise=0.2", "--delta", "1e-4", "--out", str(out)) == 0
-    told = capsys.readouterr()
-    (before,) = (line for line in told.err.splitlines() if line.startswith("privacy: "))
-    (after,) = (line for line in told.out.splitlines() if line.startswith("privacy: "))
+    printed = capsys.readouterr()
+    (before,) = (line for line in printed.err.splitlines() if line.startswith("privacy: "))
+    (after,) = (line for line in printed.out.splitlines() if line.startswith("privacy: "))
     assert before == after
-    assert told.err.index("privacy: ") < told.err.index("round 1 of 1")
+    assert printed.err.index("privacy: ") < printed.err.index("round 1 of 1")
     sampled = epsilon(noise=0.2, sampling_rate=8 / 12, rounds=2, delta=1e-4)
     assert f"epsilon = {sampled.value:.4g} by RDP" in before
     assert "vacuous" in before
@@ -53,9 +53,9 @@ def test_without_the_library_training_goes_on_and_says_so(
     # another delta than anywhere else: what was computed before is remembered
     options = ["--defense", "dpsgd:noise=0.7", "--delta", "3e-4", "--out", str(tmp_path / "run")]
     assert called(*SMALL, *options, "--json") == 0
-    told = capsys.readouterr()
-    assert "privacy" not in told.err
-    summary = json.loads(told.out)
+    printed = capsys.readouterr()
+    assert "privacy" not in printed.err
+    summary = json.loads(printed.out)
     assert summary["privacy"]["said"].startswith("privacy: not accounted: dp_accounting is not installed")
     assert "pip install 'gradveil[dp]'" in summary["privacy"]["reason"]
     assert summary["accuracy"] is not None
@@ -63,8 +63,8 @@ def test_without_the_library_training_goes_on_and_says_so(
 
 def test_other_defenses_have_no_account(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert called(*SMALL, "--defense", "gaussian", "--out", str(tmp_path / "run")) == 0
-    told = capsys.readouterr()
-    assert "privacy" not in told.out + told.err
+    printed = capsys.readouterr()
+    assert "privacy" not in printed.out + printed.err
     assert "privacy" not in json.loads((tmp_path / "run/provenance.json").read_text())
 
 

@@ -65,9 +65,9 @@ def test_an_enhancer_of_several_data_sets(capsys: pytest.CaptureFixture[str]) ->
     more = ["--data", "photos:limit=12,skip=2", "--precision", "bf16", "--noise", "0.05", "--adversarial", "0.01"]
     assert train("enhancer", *more) == 0
     assert "spoiled: " in capsys.readouterr().out
-    told = metadata_of("network.safetensors")
-    assert (told["kind"], told["data"], told["skipped"]) == ("enhancer", "pictures + photos", "2")
-    assert (told["noise"], told["adversarial"], told["bf16"]) == ("0.05", "0.01", "True")
+    report = metadata_of("network.safetensors")
+    assert (report["kind"], report["data"], report["skipped"]) == ("enhancer", "pictures + photos", "2")
+    assert (report["noise"], report["adversarial"], report["bf16"]) == ("0.05", "0.01", "True")
     images = torch.rand(2, 3, 16, 16)
     assert load_enhancer("network.safetensors")(images).shape == images.shape
 
@@ -141,8 +141,8 @@ def test_numbers_that_cannot_be_name_their_option(
 ) -> None:
     with pytest.raises(SystemExit) as left:
         main([*command, "--data", "photos:limit=24", "--out", str(tmp_path / "g.safetensors"), *given])
-    told = capsys.readouterr().err
+    report = capsys.readouterr().err
     assert left.value.code == 2
-    assert told.startswith(f"error: {said}")
-    assert told.count("\n") == 1
+    assert report.startswith(f"error: {said}")
+    assert report.count("\n") == 1
     assert not list(tmp_path.glob("g*"))

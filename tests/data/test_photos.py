@@ -48,8 +48,8 @@ def test_round_robin_over_photographs() -> None:
 
 def test_another_process_sees_the_same_pictures() -> None:
     code = "from gradveil.data import load; print(load('photos', limit=30).images.double().sum().item())"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert float(told) == load("photos", limit=30).images.double().sum().item()
+    report = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert float(report) == load("photos", limit=30).images.double().sum().item()
 
 
 def test_seed_moves_the_random_crops_alone() -> None:

@@ -27,8 +27,8 @@ def played(defense: Defense, rounds: int) -> tuple[torch.Tensor, torch.Tensor, t
     owed = feedback.start(update_of(0))
     sent, meant = torch.zeros(200, dtype=torch.float64), torch.zeros(200, dtype=torch.float64)
     for round_ in range(rounds):
-        told, owed = feedback.step(update_of(round_), owed, Seed(round_).rng())
-        sent, meant = sent + told["w"], meant + update_of(round_)["w"]
+        report, owed = feedback.step(update_of(round_), owed, Seed(round_).rng())
+        sent, meant = sent + report["w"], meant + update_of(round_)["w"]
     return sent, meant, owed["w"]
 
 

@@ -194,15 +194,15 @@ def test_without_an_extractor_the_command_that_makes_one_is_named(name: str) -> 
 
 
 @pytest.mark.parametrize(
-    ("extractor", "told"),
+    ("extractor", "expected"),
     [
         ("resnet18", "is no extractor, write MODEL:FILE"),
         ("resnet81:untrained", "did you mean 'resnet18'"),
         ("resnet18:nowhere.safetensors", "no such file"),
     ],
 )
-def test_an_extractor_that_is_none_is_told(extractor: str, told: str) -> None:
-    with pytest.raises(ConfigError, match=told):
+def test_an_extractor_that_is_none_is_told(extractor: str, expected: str) -> None:
+    with pytest.raises(ConfigError, match=expected):
         Loda(extractor=extractor)
 
 

@@ -41,17 +41,17 @@ def numbers(row: str) -> set[int]:
 
 def test_the_groups_of_the_same_function() -> None:
     alike = LIBRARIES["ats-code"].alike
-    told = re.findall(r"^\| `\w+` \| ([\d, ]+) \|$", TEXT, re.MULTILINE)
+    report = re.findall(r"^\| `\w+` \| ([\d, ]+) \|$", TEXT, re.MULTILINE)
     groups = [{place for place, one in enumerate(alike) if one == first} for first in set(alike) - {None}]
-    assert sorted(map(sorted, map(numbers, told))) == sorted(sorted(group) for group in groups if len(group) > 1)
-    assert sum(len(numbers(row)) - 1 for row in told) == 21
+    assert sorted(map(sorted, map(numbers, report))) == sorted(sorted(group) for group in groups if len(group) > 1)
+    assert sum(len(numbers(row)) - 1 for row in report) == 21
 
 
 def test_the_places_where_the_libraries_differ() -> None:
-    told = re.findall(r"^\| (\d+) \| `(\w+)` \| `(\w+)` \|", TEXT, re.MULTILINE)
+    report = re.findall(r"^\| (\d+) \| `(\w+)` \| `(\w+)` \|", TEXT, re.MULTILINE)
     code, paper = (LIBRARIES[name].entries for name in ("ats-code", "ats-paper"))
     differ = [(str(k), str(a), str(b)) for k, (a, b) in enumerate(zip(code, paper, strict=True)) if a != b]
-    assert told == differ
+    assert report == differ
 
 
 def test_the_number_of_different_policies() -> None:

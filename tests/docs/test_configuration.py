@@ -48,5 +48,5 @@ def test_the_line_of_a_journal_is_one() -> None:
     (shown,) = (json.loads(block.text) for block in blocks(PAGE) if block.language == "json")
     record = decode(json.dumps(shown, separators=(",", ":")).encode())  # the checksum holds
     assert record.status == "ok"
-    told = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", TEXT, re.MULTILINE)))
-    assert {*names(Record), "crc"} <= set(told)
+    report = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", TEXT, re.MULTILINE)))
+    assert {*names(Record), "crc"} <= set(report)

@@ -30,17 +30,17 @@ def test_the_page_from_start_to_finish(desk: Path, monkeypatch: pytest.MonkeyPat
         for arguments in block.commands:
             with pytest.raises(SystemExit, match=r"^0$"):
                 main([*arguments, "--device", "cpu"])
-    told = re.findall(
+    report = re.findall(
         r"^\| `([\w.-]+)` \| ", TEXT.partition("`encoded/` then holds")[2].partition("Run the same")[0], re.M
     )
-    assert {path.name for path in (desk / "encoded").iterdir()} == set(told)
+    assert {path.name for path in (desk / "encoded").iterdir()} == set(report)
     assert [list(config.defense) for config in audited] == [["none", "loda"]]
 
 
 def test_every_option_is_told() -> None:
     table = TEXT.partition("| option | default |")[2].partition("\n\n")[0]
-    told = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)))
-    assert set(told) == {field.name for field in fields(Loda)}
+    report = re.findall(r"`(\w+)`", " ".join(re.findall(r"^\| ((?:`\w+`(?:, )?)+) \|", table, re.MULTILINE)))
+    assert set(report) == {field.name for field in fields(Loda)}
 
 
 def test_the_presets_are_those_of_the_table() -> None:

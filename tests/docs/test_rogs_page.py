@@ -34,7 +34,7 @@ def test_the_page_from_start_to_finish(desk: Path) -> None:
 def test_the_table_has_every_option_and_its_default() -> None:
     text = PAGE.read_text()
     rows = dict(re.findall(r"^\| (`[\w`, ]+`) \|([^|]*)\|", text, re.MULTILINE))
-    told = {
+    report = {
         name: value.strip().strip("`")
         for names, values in rows.items()
         for name, value in zip(re.findall(r"\w+", names), values.split(", "), strict=False)
@@ -42,4 +42,4 @@ def test_the_table_has_every_option_and_its_default() -> None:
     for name, parameter in inspect.signature(rogs).parameters.items():
         default = parameter.default
         expected = str(default).lower() if isinstance(default, bool) else str(default).removesuffix(".0")
-        assert told[name] == expected, name
+        assert report[name] == expected, name

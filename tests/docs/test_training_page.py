@@ -26,13 +26,13 @@ def test_the_page_from_start_to_finish(desk: Path) -> None:
             with pytest.raises(SystemExit, match=r"^0$"):
                 main([*arguments, *FEWER])
     there = {path.name for path in (desk / "runs/pruned").iterdir()}
-    told = TEXT.partition("## The folder")[2].partition("Run the same command")[0]
-    assert there == {name.split("/")[0] for name in re.findall(r"`([\w./-]+)`", told) if "." in name}
+    report = TEXT.partition("## The folder")[2].partition("Run the same command")[0]
+    assert there == {name.split("/")[0] for name in re.findall(r"`([\w./-]+)`", report) if "." in name}
 
 
 def test_every_option_is_told() -> None:
     command: Any = get_command(app)
     there = {option for parameter in command.commands["train"].params for option in parameter.opts}
     table = TEXT.partition("| option | what |")[2].partition("\n\n")[0]
-    told = set(re.findall(r"`(--[\w-]+)`", " ".join(re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE))))
-    assert told == there - {"--help"}
+    report = set(re.findall(r"`(--[\w-]+)`", " ".join(re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE))))
+    assert report == there - {"--help"}

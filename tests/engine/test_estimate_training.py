@@ -49,10 +49,10 @@ def test_an_observation_hides_what_the_threat_model_does_not_grant() -> None:
     seen = seen_in(scenario)
     assert not seen.training_known
     assert (seen.training.steps, seen.training.rate, seen.training.momentum) == (1, 1.0, 0.5)
-    told = seen_in(replace(scenario, threat=ThreatModel()))
-    assert told.training_known
-    assert told.training == scenario.training
-    assert all(torch.equal(seen.update[name], told.update[name]) for name in told.update)
+    report = seen_in(replace(scenario, threat=ThreatModel()))
+    assert report.training_known
+    assert report.training == scenario.training
+    assert all(torch.equal(seen.update[name], report.update[name]) for name in report.update)
 
 
 @pytest.mark.more
@@ -112,10 +112,10 @@ def test_estimating_beats_a_wrong_guess_and_comes_near_to_knowing() -> None:
     scenario = untold(5, 0.1, clients=2)
     seen, pictures = seen_in(scenario), scenario.private.images
     wrong = replace(seen, training=LocalTraining(steps=1, rate=0.5), training_known=True)
-    told = replace(seen, training=scenario.training, training_known=True)
+    report = replace(seen, training=scenario.training, training_known=True)
     guessed = quality(seen, pictures)
     assert guessed > quality(wrong, pictures) + 5
-    assert guessed > quality(told, pictures) - 3
+    assert guessed > quality(report, pictures) - 3
 
 
 def test_a_reconstruction_says_that_the_training_was_estimated(monkeypatch: pytest.MonkeyPatch) -> None:

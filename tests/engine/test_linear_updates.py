@@ -59,10 +59,10 @@ def close(got: tuple[Tensor, ...], expected: tuple[Tensor, ...]) -> bool:
 def test_the_slopes_are_the_same(training: LocalTraining, matcher: Any) -> None:
     model = MODELS["lenet5"](classes=5, shape=(3, 8, 8)).double()
     one, fed = OneTrial.of(round_of(model, training), L2()), drawn(2, 4, 3, 8, 8, seed=3)
-    told, labels = one.by_outer_products(), drawn(2, 4, 5, seed=5).softmax(-1)
-    assert len(told.outer) == 1, "the first linear layer, and not the small one after it"
-    assert close(matcher(told)(fed), Loop(one)(fed))
-    assert close(matcher(told).joint(fed, labels), Loop(one).joint(fed, labels))
+    report, labels = one.by_outer_products(), drawn(2, 4, 5, seed=5).softmax(-1)
+    assert len(report.outer) == 1, "the first linear layer, and not the small one after it"
+    assert close(matcher(report)(fed), Loop(one)(fed))
+    assert close(matcher(report).joint(fed, labels), Loop(one).joint(fed, labels))
 
 
 @pytest.mark.parametrize("name", ["uniform", "topk", "sign", "fedcdp", "soteria", "prune"])

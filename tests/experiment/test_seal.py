@@ -22,7 +22,7 @@ from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.provenance import HASHES
 from gradveil.experiment.record import Record
-from gradveil.experiment.seal import changed, read_seal, seal
+from gradveil.experiment.seal import find_changes, read_seal, seal
 
 IMAGE = "images/digits_none_linear_unaware_c0000.safetensors"
 
@@ -112,11 +112,11 @@ def test_the_id_can_be_computed_without_us(run: Path) -> None:
 
 
 def test_untouched_passes_and_again_after_sealing_again(run: Path) -> None:
-    assert changed(run) == []
+    assert find_changes(run) == []
     (run / "report.html").write_text("made again")
-    assert changed(run)
+    assert find_changes(run)
     seal(run)
-    assert changed(run) == []
+    assert find_changes(run) == []
 
 
 def flip(path: Path, at: int, mask: int) -> None:
@@ -128,7 +128,7 @@ def flip(path: Path, at: int, mask: int) -> None:
         file.write(bytes([byte ^ mask]))
 
 
-def told(name: str) -> list[str]:
+def report(name: str) -> list[str]:
     return [f"{name}: changed since the run was sealed, restore it or treat the run as edited"]
 
 
@@ -140,11 +140,11 @@ def test_thousands_of_changed_bytes_are_all_noticed(mutations: int, run: Path) -
     for path, at in rng.choices(places, k=mutations):
         mask = rng.randrange(1, 256)
         flip(path, at, mask)
-        if changed(run) != told(str(path.relative_to(run))):
+        if find_changes(run) != report(str(path.relative_to(run))):
             missed.append((path.name, at, mask))
         flip(path, at, mask)
     assert missed == []
-    assert changed(run) == []
+    assert find_changes(run) == []
 
 
 def test_every_byte_of_the_seal_itself_counts(run: Path) -> None:
@@ -154,7 +154,7 @@ def test_every_byte_of_the_seal_itself_counts(run: Path) -> None:
     for at in range(len(content)):
         for mask in (1 << rng.randrange(8), rng.randrange(1, 256), 0x20):  # 0x20: another case of the same letter
             flip(path, at, mask)
-            assert changed(run) == told("seal.json")
+            assert find_changes(run) == report("seal.json")
             flip(path, at, mask)
     for other in (
         b"",
@@ -165,9 +165,9 @@ def test_every_byte_of_the_seal_itself_counts(run: Path) -> None:
         json.dumps(json.loads(content)).encode(),
     ):
         path.write_bytes(other)
-        assert len(changed(run)) == 1
+        assert len(find_changes(run)) == 1
     path.write_bytes(content)
-    assert changed(run) == []
+    assert find_changes(run) == []
 
 
 def link(path: Path) -> None:
@@ -231,7 +231,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
 def test_tampering_is_noticed(name: str, run: Path) -> None:
     tamper, expected = TAMPERINGS[name]
     tamper(run)
-    found = changed(run)
+    found = find_changes(run)
     assert len(found) == len(expected)
     for line, beginning in zip(found, expected, strict=True):
         assert line.startswith(beginning)
@@ -241,7 +241,7 @@ def test_tampering_is_noticed(name: str, run: Path) -> None:
 def test_what_a_crash_left_half_written_is_no_change(run: Path) -> None:
     (run / "report.html.part").write_text("half")
     (run / "images/new.safetensors.part").write_text("half")
-    assert changed(run) == []
+    assert find_changes(run) == []
 
 
 def test_links_are_not_sealed(run: Path) -> None:
@@ -274,7 +274,7 @@ def test_a_forged_seal_reaches_nothing_outside_and_no_terminal(run: Path) -> Non
         (b"[" * 100_000, "seal.json: changed"),
     ):
         (run / "seal.json").write_bytes(bad)
-        (line,) = changed(run)
+        (line,) = find_changes(run)
         assert line.startswith(message)
 
 
@@ -282,14 +282,16 @@ def test_a_file_larger_than_a_block(run: Path) -> None:
     path = run / "images/large"
     path.write_bytes(bytes(3 * 2**20 + 1))
     seal(run)
-    assert changed(run) == []
+    assert find_changes(run) == []
     with path.open("r+b") as file:
         file.seek(3 * 2**20)
         file.write(b"x")
-    assert changed(run) == ["images/large: changed since the run was sealed, restore it or treat the run as edited"]
+    assert find_changes(run) == [
+        "images/large: changed since the run was sealed, restore it or treat the run as edited"
+    ]
 
 
-def test_verify_says_in_one_line_that_nothing_changed(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_says_in_one_line_that_nothing_find_changes(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     sealed = read_seal(run)
     assert code("verify", "run") == 0
     out, err = capsys.readouterr()
@@ -299,13 +301,13 @@ def test_verify_says_in_one_line_that_nothing_changed(run: Path, capsys: pytest.
 
 def test_verify_names_the_first_change_and_counts_the_others(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (run / "journal.jsonl").write_bytes(b"")
-    told = "error: run/journal.jsonl: changed since the run was sealed, restore it or treat the run as edited"
+    report = "error: run/journal.jsonl: changed since the run was sealed, restore it or treat the run as edited"
     assert code("verify", "run") == 2
-    assert capsys.readouterr() == ("", f"{told}\n")
+    assert capsys.readouterr() == ("", f"{report}\n")
     (run / "verdict.json").unlink()
     (run / "zzz").write_text("")
     assert code("verify", "run") == 2
-    assert capsys.readouterr() == ("", f"{told} (and 2 more)\n")
+    assert capsys.readouterr() == ("", f"{report} (and 2 more)\n")
 
 
 def test_verify_without_a_seal(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -167,6 +167,6 @@ def test_a_clock_that_jumps_gives_no_negative_time(tmp_path: Path, monkeypatch: 
             audit({"a": Noise(), "b": Noise()}, clients=4, controls=True), tmp_path / "run", progress=Lines(log, 0.0)
         )
     assert all(record.seconds >= 0 for record in records(tmp_path / "run"))
-    told = re.findall(r"(-?[\d.]+) s\b", (tmp_path / "log").read_text())
-    assert told
-    assert all(float(seconds) >= 0 for seconds in told)
+    report = re.findall(r"(-?[\d.]+) s\b", (tmp_path / "log").read_text())
+    assert report
+    assert all(float(seconds) >= 0 for seconds in report)

@@ -17,7 +17,7 @@ from toys import audit
 from gradveil.attacks.linear import linear
 from gradveil.cli import main
 from gradveil.core.defense import Defense
-from gradveil.experiment.seal import changed
+from gradveil.experiment.seal import find_changes
 
 COMMAND = ("audit", "--data", "digits", "--model", "mlp", "--attack", "linear", "--quiet", "--out")
 DISK_FULL = 74
@@ -102,7 +102,7 @@ def test_whichever_write_fails_the_same_command_finishes_identically(
         assert not list(folder.rglob("*.part"))
         assert audited(folder) == 0
         assert table(folder) == table(whole)
-        assert changed(folder) == []
+        assert find_changes(folder) == []
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EROFS, errno.EDQUOT])
@@ -143,7 +143,7 @@ def test_a_limit_on_the_size_of_files_tears_a_write_and_nothing_is_lost(
         stopped += 0 < len(records(folder)) < len(records(whole))
         assert audited(folder) == 0
         assert table(folder) == table(whole)
-        assert changed(folder) == []
+        assert find_changes(folder) == []
     assert stopped, "no limit stopped a run in its middle"
 
 

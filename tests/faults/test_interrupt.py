@@ -25,7 +25,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.engine import chunks
-from gradveil.experiment.seal import changed
+from gradveil.experiment.seal import find_changes
 
 INTERRUPTED = 130
 SEARCH = (
@@ -76,7 +76,7 @@ def interrupted_often(folder: Path, whole: Path, ways: Sequence[Sequence[signal.
 
 def assert_undisturbed(folder: Path, whole: Path) -> None:
     assert table(folder) == table(whole)
-    assert changed(folder) == []
+    assert find_changes(folder) == []
 
 
 @pytest.fixture(scope="module")

@@ -67,8 +67,8 @@ def nodes_of(federation: Federation, defense: str = "none", seed: int | None = 0
 
 
 def served(folder: Path, federation: Federation, defense: str = "none", **options) -> FlowerServer:
-    told = {"model": net, "shape": SHAPE, "classes": CLASSES, "validation": pictures, "wait": 0.0}
-    return FlowerServer(folder=folder, federation=federation, defense=defense, **{**told, **options})
+    report = {"model": net, "shape": SHAPE, "classes": CLASSES, "validation": pictures, "wait": 0.0}
+    return FlowerServer(folder=folder, federation=federation, defense=defense, **{**report, **options})
 
 
 def by_flower(folder: Path, federation: Federation, defense: str = "none", **options) -> dict[str, Tensor]:
@@ -223,14 +223,14 @@ def test_what_is_captured_is_what_the_client_trained(tmp_path: Path) -> None:
         torch.testing.assert_close(picture, data_of(federation)(f"client-{k}").images.flatten(), atol=1e-3, rtol=0)
 
 
-@pytest.mark.parametrize(("change", "told"), [
+@pytest.mark.parametrize(("change", "expectation"), [
     ({"model_name": "lenett"}, "did you mean 'lenet'"),
     ({"defense_text": "prune:ratio=7"}, "defense: prune: ratio"),
     ({"federation": Federation(clients=2, topology="gossip")}, "topology: gossip has no server"),
 ])  # fmt: skip
-def test_what_cannot_work_is_said_before_a_process_is_started(change: dict, told: str, tmp_path: Path) -> None:
+def test_what_cannot_work_is_said_before_a_process_is_started(change: dict, expectation: str, tmp_path: Path) -> None:
     asked = {"model_name": "mlp", "federation": SMALL, "defense_text": "none", **change}
-    with pytest.raises(ConfigError, match=told):
+    with pytest.raises(ConfigError, match=expectation):
         train_by_flower(
             asked["model_name"],
             {},

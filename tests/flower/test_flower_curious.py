@@ -228,24 +228,24 @@ def test_clients_that_trained_otherwise_are_in_a_capture_of_their_own(tmp_path: 
         reply.content["metrics"]["num-examples"] = 64
         return reply
 
-    told = Protocol(training=lambda round, n: LocalTraining(steps=n // 4), shape=(1, 8, 8), classes=3)
-    trained(CuriousServer(fed_avg(), tmp_path, told), {**sound(2), 300: many}, rounds=1)
+    report = Protocol(training=lambda round, n: LocalTraining(steps=n // 4), shape=(1, 8, 8), classes=3)
+    trained(CuriousServer(fed_avg(), tmp_path, report), {**sound(2), 300: many}, rounds=1)
     one, two = (capture.load(tmp_path / f"round-0001{end}.safetensors") for end in ("", ".2"))
     assert one.clients == ("node-100", "node-101")
     assert (two.clients, two.training.steps) == (("node-300",), 16)
 
 
 def test_statistics_are_captured_where_they_are_shared(tmp_path: Path) -> None:
-    told = Protocol(training=LocalTraining(batchnorm="batch-shared"), shape=(1, 8, 8), classes=3)
-    trained(CuriousServer(fed_avg(), tmp_path, told), sound(2), rounds=1)
+    report = Protocol(training=LocalTraining(batchnorm="batch-shared"), shape=(1, 8, 8), classes=3)
+    trained(CuriousServer(fed_avg(), tmp_path, report), sound(2), rounds=1)
     seen = capture.load(tmp_path / "round-0001.safetensors")
     assert set(seen.statistics["node-100"]) == {"1.running_mean", "1.running_var"}
     torch.testing.assert_close(seen.statistics["node-101"]["1.running_mean"], torch.full((2,), 0.2))
 
 
 def test_a_round_that_cannot_be_written_as_a_capture_goes_on(tmp_path: Path) -> None:
-    told = Protocol(training=LocalTraining(), shape=(1, 8, 8), classes=-3)
-    got = trained(CuriousServer(fed_avg(), tmp_path, told), sound(2), rounds=1)
+    report = Protocol(training=LocalTraining(), shape=(1, 8, 8), classes=-3)
+    got = trained(CuriousServer(fed_avg(), tmp_path, report), sound(2), rounds=1)
     assert got["3.bias"].isfinite().all()
     assert "classes" in read_rounds(tmp_path)[0]["not_captured"]
 

@@ -95,8 +95,8 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> tuple[Trained, Path, 
     folder = tmp_path_factory.mktemp("simulated")
     files = ServerFiles(folder)
     with tempfile.TemporaryDirectory(prefix="gv-") as where:
-        told = {"model": "mlp", "options": options(), "federation": SIMULATED, "defense": "none"}
-        Job(folder=str(folder), **told).write(Path(where), digits(), digits(50, split="train"))
+        report = {"model": "mlp", "options": options(), "federation": SIMULATED, "defense": "none"}
+        Job(folder=str(folder), **report).write(Path(where), digits(), digits(50, split="train"))
         child = subprocess.Popen(
             [sys.executable, "-c", START, where], env=os.environ | QUIET, start_new_session=True,
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
@@ -184,8 +184,8 @@ class Lab:
         return int((self.folder / "pids" / name).read_text())
 
     def run(self, **config: object) -> None:
-        told = " ".join(f"{key}={json.dumps(value)}" for key, value in {"folder": str(self.seen), **config}.items())
-        command = [BIN / "flwr", "run", EXAMPLE / "app", "lab", "--stream", "-c", told]
+        report = " ".join(f"{key}={json.dumps(value)}" for key, value in {"folder": str(self.seen), **config}.items())
+        command = [BIN / "flwr", "run", EXAMPLE / "app", "lab", "--stream", "-c", report]
         with (self.folder / "run.log").open("ab") as log:
             self.runs.append(
                 subprocess.Popen(command, env=self.environment, stdout=log, stderr=log, start_new_session=True)

@@ -158,8 +158,8 @@ def test_the_command_writes_a_generator_a_sheet_and_what_it_has_seen(tmp_path: P
     assert end.value.code == 0
     assert sorted(path.name for path in tmp_path.iterdir()) == ["gan.png", "gan.safetensors"]
     assert load_generator(out).size == (3, 8, 8)
-    told = metadata_of(out)
-    assert (told["data"], told["pictures"], told["steps"]) == ("photos", "12", "2")
+    report = metadata_of(out)
+    assert (report["data"], report["pictures"], report["steps"]) == ("photos", "12", "2")
     seen = labeled_pictures(Source(data="photos", options={"limit": 12}), size=8)
     with pytest.raises(ConfigError, match="was trained on 12 of the 12"):
         check_not_trained_on(out, seen.images)

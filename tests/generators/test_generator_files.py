@@ -86,8 +86,8 @@ def test_an_architecture_that_does_not_fit_is_refused(file: Path, architecture: 
 def test_numbers_that_are_none_are_refused(file: Path) -> None:
     tensors = load_file(file)
     tensors["paint.bias"][0] = torch.nan
-    told = {"gradveil.kind": "conditional-gan", "gradveil.architecture": json.dumps(ARCHITECTURE)}
-    save_file(tensors, file, metadata=told)
+    content = {"gradveil.kind": "conditional-gan", "gradveil.architecture": json.dumps(ARCHITECTURE)}
+    save_file(tensors, file, metadata=content)
     with pytest.raises(ConfigError, match=r"paint\.bias"):
         load_generator(file)
 

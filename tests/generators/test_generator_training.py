@@ -53,7 +53,7 @@ TRAINERS = {
 @pytest.mark.parametrize("kind", TRAINERS)
 def test_interrupted_it_ends_with_the_same_weights(kind: str, pictures: PublicPictures, tmp_path: Path) -> None:
     whole, parts = tmp_path / "whole.safetensors", tmp_path / "parts.safetensors"
-    told = TRAINERS[kind](pictures, whole, course=COURSE)
+    report = TRAINERS[kind](pictures, whole, course=COURSE)
     for epochs in (1, 2):
         with pytest.raises(KeyboardInterrupt):
             TRAINERS[kind](pictures, parts, course=COURSE, on_epoch=interrupted_after(epochs))
@@ -62,7 +62,7 @@ def test_interrupted_it_ends_with_the_same_weights(kind: str, pictures: PublicPi
     epochs: list[int] = []
     again = TRAINERS[kind](pictures, parts, course=COURSE, on_epoch=lambda progress: epochs.append(progress.epoch))
     assert epochs == [3]
-    assert told == again
+    assert report == again
     one, two = load_file(whole), load_file(parts)
     assert one.keys() == two.keys()
     assert all(torch.equal(one[name], two[name]) for name in one)
@@ -88,11 +88,16 @@ def test_a_checkpoint_of_another_training_is_refused(pictures: PublicPictures, t
 def test_the_file_says_what_it_was_trained_on_and_how_well_it_does(pictures: PublicPictures, tmp_path: Path) -> None:
     out = tmp_path / "a.safetensors"
     figures = TRAINERS["autoencoder"](pictures, out, course=COURSE)
-    told, seen = metadata_of(out), trained_on(out)
-    assert (told["kind"], told["data"], told["pictures"], told["held_out"]) == ("autoencoder", "noise", "16", "3")
-    assert (told["epochs"], told["steps"], told["seed"]) == ("3", "6", "0")
-    assert told["psnr"] == f"{figures.psnr:.4f}"
-    assert told["torch"] == torch.__version__
+    report, seen = metadata_of(out), trained_on(out)
+    assert (report["kind"], report["data"], report["pictures"], report["held_out"]) == (
+        "autoencoder",
+        "noise",
+        "16",
+        "3",
+    )
+    assert (report["epochs"], report["steps"], report["seed"]) == ("3", "6", "0")
+    assert report["psnr"] == f"{figures.psnr:.4f}"
+    assert report["torch"] == torch.__version__
     assert seen is not None
     assert torch.equal(seen, picture_hashes(pictures.train))
     network = load_autoencoder(out)
@@ -122,10 +127,10 @@ def test_seconds_end_it_with_a_cold_rate(
     monkeypatch.setattr(training.time, "monotonic", tick)
     course = Course(epochs=10_000, batch_size=8, rate=1e-3, seconds=5.0)
     TRAINERS["autoencoder"](pictures, tmp_path / "a.safetensors", course=course)
-    told = metadata_of(tmp_path / "a.safetensors")
-    assert 5 <= float(told["seconds_spent"]) < 7
-    assert told["seconds"] == "5.0"
-    assert 1 < int(told["epochs"]) < 100
+    report = metadata_of(tmp_path / "a.safetensors")
+    assert 5 <= float(report["seconds_spent"]) < 7
+    assert report["seconds"] == "5.0"
+    assert 1 < int(report["epochs"]) < 100
 
 
 def test_the_rate_goes_up_and_then_down_to_nothing() -> None:

@@ -76,8 +76,8 @@ def cell(attack: str, **setting: Any) -> Cell:
 
 
 CELLS = {  # mean PSNR in dB, measured 2026-11-16
-    cell.label: (cell, told)
-    for cell, told in (
+    cell.label: (cell, report)
+    for cell, report in (
         (cell("dlg"), 26.86),
         (cell("dlg", batch=2), 17.49),
         (cell("dlg", defense=PRUNE, adaptive=True), 23.74),
@@ -164,9 +164,9 @@ def test_every_attack_has_an_easy_cell() -> None:
 
 @pytest.mark.parametrize("label", CELLS)
 def test_the_number_written_down(label: str) -> None:
-    cell, told = CELLS[label]
+    cell, report = CELLS[label]
     got, blank = decibels(cell)
-    assert got == pytest.approx(told, abs=WITHIN)
+    assert got == pytest.approx(report, abs=WITHIN)
     if label in EASIEST:
         assert got > blank + 3
 

@@ -108,14 +108,14 @@ spec.loader.exec_module(unpickle)
 files = {path: Path(path).read_bytes() for path in sys.argv[2:]}
 import torch
 unpickle.confine(2**28)
-told = {}
+result = {}
 for path, content in files.items():
     try:
         unpickle.state_dict(torch.load(io.BytesIO(content), weights_only=True, map_location="cpu"))
-        told[path] = "read"
+        result[path] = "read"
     except Exception as error:
-        told[path] = unpickle.describe(error)
-print(json.dumps(told))
+        result[path] = unpickle.describe(error)
+print(json.dumps(result))
 """
 
 
@@ -125,11 +125,11 @@ def test_asked_for_they_are_refused_in_the_child(tmp_path: Path, marker: Path) -
         (tmp_path / f"{kind}.pt").write_bytes(content)
     command = [sys.executable, "-I", "-c", CHILD, unpickle.__file__, *map(str, tmp_path.glob("*.pt"))]
     child = subprocess.run(command, capture_output=True, text=True, check=True)
-    told = {Path(path).stem: line for path, line in json.loads(child.stdout).items()}
-    assert set(told) == set(KINDS)
-    assert "read" not in told.values()
-    assert "it asks for posix.system" in told["torch zip around tensors"]
-    assert all("\n" not in line and "weights_only" not in line for line in told.values())
+    report = {Path(path).stem: line for path, line in json.loads(child.stdout).items()}
+    assert set(report) == set(KINDS)
+    assert "read" not in report.values()
+    assert "it asks for posix.system" in report["torch zip around tensors"]
+    assert all("\n" not in line and "weights_only" not in line for line in report.values())
 
 
 @pytest.mark.usefixtures("data")
@@ -162,11 +162,11 @@ def test_the_child_has_no_door_to_the_outside(tmp_path: Path) -> None:
         f"sys.path.insert(0, {str(Path(unpickle.__file__).parent)!r})\n"
         "import unpickle\n"
         "unpickle.confine(2**28)\n"
-        "told = {}\n"
+        "result = {}\n"
         f"for name, text in {ESCAPES!r}.items():\n"
-        "    try:\n        eval(text); told[name] = 'done'\n"
-        "    except (PermissionError, MemoryError) as error:\n        told[name] = type(error).__name__\n"
-        "print(json.dumps(told))\n"
+        "    try:\n        eval(text); result[name] = 'done'\n"
+        "    except (PermissionError, MemoryError) as error:\n        result[name] = type(error).__name__\n"
+        "print(json.dumps(result))\n"
     )
     child = subprocess.run(
         [sys.executable, "-I", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True

@@ -51,8 +51,8 @@ for command in json.loads(sys.argv[1]):
         codes.append(left.code)
 handles = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
 kinds = [os.readlink(handle) for handle in handles if os.path.lexists(handle)]
-told = {"attempts": attempts, "codes": codes, "sockets": [kind for kind in kinds if kind.startswith("socket:")]}
-print("\\n" + json.dumps(told))
+report = {"attempts": attempts, "codes": codes, "sockets": [kind for kind in kinds if kind.startswith("socket:")]}
+print("\\n" + json.dumps(report))
 """
 
 
@@ -137,9 +137,9 @@ def test_a_redacted_run_tells_none_of_twenty_canaries(
     monkeypatch.setattr(sys, "argv", ["gradveil", "audit", *what, *how])
     with pytest.raises(SystemExit, match=r"^0$"):
         main()
-    told, progress = capsys.readouterr()
+    printed, progress = capsys.readouterr()
     page = (out / "out/report.html").read_text()
-    for name, text in (("report.html", page), ("standard output", told)):
+    for name, text in (("report.html", page), ("standard output", printed)):
         assert [canary for canary in CANARIES if canary in text] == [], name
     assert [canary for canary in CANARIES[2:16] if canary in progress] == []  # progress names the scenario
     assert not re.findall(r"<(?:img|image)\b|data:image", page)

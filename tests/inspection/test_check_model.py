@@ -37,9 +37,9 @@ def make(classes, shape):
 def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
     with pytest.raises(SystemExit) as left:
         main(["check-model", *arguments])
-    told = capsys.readouterr()
+    printed = capsys.readouterr()
     assert isinstance(left.value.code, int)
-    return left.value.code, told.out, told.err
+    return left.value.code, printed.out, printed.err
 
 
 @pytest.fixture
@@ -63,12 +63,12 @@ def test_found_exits_with_3_and_says_where(planted: str, capsys: pytest.CaptureF
 
 def test_json_has_every_statistic(planted: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, planted, "--data", "digits", "--data-option", "size=12", "--json")
-    told = json.loads(out)
+    report = json.loads(out)
     assert code == 3
-    assert told["planted"] is True
-    assert {m["check"] for m in told["findings"]} >= {"proportional rows", "bias ladder", "one scalar"}
-    assert all({"check", "layer", "statistic", "threshold", "found", "sentence"} <= set(m) for m in told["checked"])
-    assert [m for m in told["checked"] if m["found"]] == told["findings"]
+    assert report["planted"] is True
+    assert {m["check"] for m in report["findings"]} >= {"proportional rows", "bias ladder", "one scalar"}
+    assert all({"check", "layer", "statistic", "threshold", "found", "sentence"} <= set(m) for m in report["checked"])
+    assert [m for m in report["checked"] if m["found"]] == report["findings"]
 
 
 @pytest.mark.parametrize("constants", [{}, {"mean": (0.5,), "std": (0.2,)}])
@@ -88,7 +88,7 @@ def test_weights_and_a_reference_file(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (("lenett",), "MODEL: unknown name 'lenett', did you mean 'lenet'?"),
         (("lenet", "--shape", "32x32"), "--shape: must be channels x height x width"),
@@ -99,10 +99,10 @@ def test_weights_and_a_reference_file(
         (("none.py:make",), "none.py: no such file"),
     ],
 )
-def test_bad_input_exits_with_2(arguments: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_exits_with_2(arguments: tuple[str, ...], expected: str, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
-    assert told in err
+    assert expected in err
     assert err.count("\n") == 1
 
 

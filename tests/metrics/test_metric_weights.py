@@ -33,7 +33,7 @@ def stored(backbone: Backbone) -> dict[str, dict]:
         after, before, height, width = shapes[f"features.{layer.index}.weight"]
         kernel = np.broadcast_to(np.arange(after, dtype=np.float32), (height, width, before, after)).copy()
         tree["VGG16_0"][f"Conv_{number}"] = {"kernel": kernel, "bias": np.full(after, number, np.float32)}
-    for number, layer in enumerate(backbone.seen):
+    for number, layer in enumerate(backbone.compared_layers):
         tree[f"NetLinLayer_{number}"] = {"Conv_0": {"kernel": np.ones((1, 1, layer.channels, 1), np.float32)}}
     return tree
 

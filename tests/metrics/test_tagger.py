@@ -16,7 +16,7 @@ from gradveil.models.start import weights_from
 LOGITS = torch.tensor([[3.0, 2.0, 1.0, 0.0, -1.0, -2.0], [-2.0, -1.0, 0.0, 1.0, 2.0, 3.0]])
 
 
-def told(table: torch.Tensor) -> Tagger:
+def report(table: torch.Tensor) -> Tagger:
     """A tagger that looks up what it says by the first pixel."""
     return Tagger(
         name="table", network=lambda x: table[x[:, 0, 0, 0].long()], features=lambda x: x.flatten(1), source=None
@@ -29,7 +29,7 @@ def picture(row: int) -> torch.Tensor:
 
 def test_jaccard_is_the_share_of_common_tags():
     for top, expected in ((1, 0.0), (3, 0.0), (4, 2 / 6), (5, 4 / 6), (9, 1.0)):
-        metric = METRICS["jaccard"](tagger=told(LOGITS), top=top)
+        metric = METRICS["jaccard"](tagger=report(LOGITS), top=top)
         assert metric.score(picture(0), picture(1)).item() == pytest.approx(expected)
         assert metric.score(picture(1), picture(1)).item() == 1
 
@@ -37,17 +37,17 @@ def test_jaccard_is_the_share_of_common_tags():
 def test_a_threshold_takes_as_many_tags_as_are_sure():
     assert tags(LOGITS, threshold=0.5).sum(1).tolist() == [3, 3]
     assert tags(LOGITS, threshold=0.2).sum(1).tolist() == [5, 5]  # sigmoid(-2) = 0.12, sigmoid(-1) = 0.27
-    assert METRICS["jaccard"](tagger=told(LOGITS), threshold=0.99).score(picture(0), picture(0)).item() == 0
+    assert METRICS["jaccard"](tagger=report(LOGITS), threshold=0.99).score(picture(0), picture(0)).item() == 0
 
 
 def test_not_a_number_has_no_tags():
-    assert METRICS["jaccard"](tagger=told(LOGITS * torch.nan)).score(picture(0), picture(1)).isnan().all()
+    assert METRICS["jaccard"](tagger=report(LOGITS * torch.nan)).score(picture(0), picture(1)).isnan().all()
 
 
 @pytest.mark.parametrize("options", [{"top": 0}, {"threshold": 1.0}, {"threshold": -0.1}])
 def test_what_makes_no_sense_is_refused(options):
     with pytest.raises(ConfigError, match=r"metrics\.jaccard"):
-        METRICS["jaccard"](tagger=told(LOGITS), **options)
+        METRICS["jaccard"](tagger=report(LOGITS), **options)
 
 
 def test_the_network_has_the_published_size():

@@ -112,19 +112,19 @@ def told_of_a_run_that_was_ended() -> dict:
 
 
 def test_an_ended_run_has_a_figure_and_coefficients_without_the_control():
-    told = told_of_a_run_that_was_ended()
-    found = correlation.correlations(told)
+    report = told_of_a_run_that_was_ended()
+    found = correlation.correlations(report)
     assert found["plain by half-trained, flat, fed"]["pearson"]["value"] == 1.0
     assert found["plain by half-trained, flat, fed"]["policies"] == 5
-    assert correlation_figure.chart(told).svg().count("<circle") == 5
-    assert len(correlation_figure.table(told).splitlines()) == 2 + 2 * 2 * 4
-    del told["scores"]["plain"]  # the attacked models are scored last
-    assert len(correlation_figure.table(told).splitlines()) == 2 + 2 * 4
+    assert correlation_figure.chart(report).svg().count("<circle") == 5
+    assert len(correlation_figure.table(report).splitlines()) == 2 + 2 * 2 * 4
+    del report["scores"]["plain"]  # the attacked models are scored last
+    assert len(correlation_figure.table(report).splitlines()) == 2 + 2 * 4
 
 
 def test_policies_with_an_operation_can_be_left_out_of_figure_and_coefficients():
-    told = told_of_a_run_that_was_ended() | {"policies": ["none", "1", "3-1", "33", "4-3", "5", "6"]}
-    fewer = correlation_figure.without(told, {"3"})
+    report = told_of_a_run_that_was_ended() | {"policies": ["none", "1", "3-1", "33", "4-3", "5", "6"]}
+    fewer = correlation_figure.without(report, {"3"})
     assert fewer["policies"] == ["none", "1", "33", "5", "6"]
     assert fewer["scores"]["half-trained"]["flat"] == [0.5, 0.1, 0.3, 0.45, 0.6]
     assert fewer["psnr"]["plain"]["fed"] == [10.0, 1.0, 3.0, 4.5]  # as far as the run came
@@ -132,12 +132,12 @@ def test_policies_with_an_operation_can_be_left_out_of_figure_and_coefficients()
 
 
 def test_the_file_is_there_before_the_first_attack(bench, tmp_path):
-    out, told = tmp_path / "out.json", {"scores": {}, "seconds": {}}
-    correlation.score("half-trained", [Policy.parse("3")], bench, told, Namespace(scored=2, out=out))
-    assert json.loads(out.read_text())["scores"]["half-trained"]["flat"] == told["scores"]["half-trained"]["flat"]
-    told["psnr"] = {"plain": {kind: [] for kind in correlation.KINDS}}
+    out, report = tmp_path / "out.json", {"scores": {}, "seconds": {}}
+    correlation.score("half-trained", [Policy.parse("3")], bench, report, Namespace(scored=2, out=out))
+    assert json.loads(out.read_text())["scores"]["half-trained"]["flat"] == report["scores"]["half-trained"]["flat"]
+    report["psnr"] = {"plain": {kind: [] for kind in correlation.KINDS}}
     args = Namespace(images=2, together=2, seconds=0.0, steps=1, tv=1e-4, out=out)
-    correlation.attack_all([Policy.parse("none"), Policy.parse("3")], {"plain": bench}, told, args)
+    correlation.attack_all([Policy.parse("none"), Policy.parse("3")], {"plain": bench}, report, args)
     written = json.loads(out.read_text())["psnr"]["plain"]
     assert {kind: len(values) for kind, values in written.items()} == dict.fromkeys(correlation.KINDS, 1)  # time was up
     assert written["gain"][0] == pytest.approx(written["fed"][0] - written["blank"][0], abs=2e-4)
@@ -151,9 +151,9 @@ def test_the_same_command_goes_on_where_it_was_ended(bench, tmp_path):
         correlation.attack_all(policies, {"plain": bench}, correlation.begun(policies, {"plain": bench}, args), args)
     assert len(json.loads(ended.out.read_text())["psnr"]["plain"]["fed"]) == 2
     ended.seconds = 1e6
-    told = correlation.begun(policies, {"plain": bench}, ended)
-    correlation.attack_all(policies, {"plain": bench}, told, ended)
-    assert told["psnr"] == json.loads(whole.out.read_text())["psnr"]
+    report = correlation.begun(policies, {"plain": bench}, ended)
+    correlation.attack_all(policies, {"plain": bench}, report, ended)
+    assert report["psnr"] == json.loads(whole.out.read_text())["psnr"]
     ended.steps = 2
     with pytest.raises(ConfigError, match="other options"):
         correlation.begun(policies, {"plain": bench}, ended)
@@ -174,8 +174,8 @@ def test_a_cell_of_two_sweeps_is_attacked_once(bench, tmp_path):
 
 def line(sweep: str, value: int, policy: str, mean: float) -> dict:
     psnr = {"mean": mean, "low": mean - 1, "high": mean + 1, "each": [mean] * 3}
-    told = {"sweep": sweep, "value": value, "policy": policy, "model": "convnet8", "data": "cifar100", "seconds": 1.0}
-    return told | {
+    report = {"sweep": sweep, "value": value, "policy": policy, "model": "convnet8", "data": "cifar100", "seconds": 1.0}
+    return report | {
         "psnr_fed": psnr,
         "psnr_private": psnr,
         "blank_fed": 8.125,

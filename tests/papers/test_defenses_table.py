@@ -18,9 +18,9 @@ defenses, defenses_table = import_module("defenses"), import_module("defenses_ta
 
 
 def line(attacker: str, first: int, each: list[float], identified: int = 1, defense: str = "prune 0.9", **more) -> dict:
-    told = {"model": "m, untrained", "defense": defense, "attacker": attacker, "steps": 600, "bytes": 1234}
-    told |= {"first": first, "images": len(each), "failed": 0, "seconds": 2.0, "backend": "sweep"}
-    return told | {"psnr_private": {"each": each}, "identified_private": identified} | more
+    report = {"model": "m, untrained", "defense": defense, "attacker": attacker, "steps": 600, "bytes": 1234}
+    report |= {"first": first, "images": len(each), "failed": 0, "seconds": 2.0, "backend": "sweep"}
+    return report | {"psnr_private": {"each": each}, "identified_private": identified} | more
 
 
 def test_two_halves_are_the_whole() -> None:
@@ -72,16 +72,16 @@ def test_parts_of_different_budgets_do_not_belong_together() -> None:
 
 
 def test_a_row_says_how_many_pictures_both_have() -> None:
-    told = [line("unaware", 0, [10.0, 12.0, 11.0]), line("adaptive", 1, [13.0, 10.0])]
-    assert "12.0 (11.0 to 13.0), 2 pictures |" in defenses_table.table(defenses_table.joined(told))[2]
-    told.append(line("adaptive", 0, [13.0]))
-    assert "pictures" not in defenses_table.table(defenses_table.joined(told))[2]
+    report = [line("unaware", 0, [10.0, 12.0, 11.0]), line("adaptive", 1, [13.0, 10.0])]
+    assert "12.0 (11.0 to 13.0), 2 pictures |" in defenses_table.table(defenses_table.joined(report))[2]
+    report.append(line("adaptive", 0, [13.0]))
+    assert "pictures" not in defenses_table.table(defenses_table.joined(report))[2]
 
 
 def test_a_row_says_what_was_not_run_and_what_changes_nothing() -> None:
-    told = [line("unaware", 0, [10.0, 12.0], defense=name) for name in ("none", "qsgd 3 bits", "gaussian 0 dB")]
-    told.append(line("adaptive, whole cells (replaced)", 0, [1.0, 1.0], defense="qsgd 3 bits"))
-    rows = defenses_table.table(defenses_table.joined(told))[2:]
+    report = [line("unaware", 0, [10.0, 12.0], defense=name) for name in ("none", "qsgd 3 bits", "gaussian 0 dB")]
+    report.append(line("adaptive, whole cells (replaced)", 0, [1.0, 1.0], defense="qsgd 3 bits"))
+    rows = defenses_table.table(defenses_table.joined(report))[2:]
     assert [row.split("|")[4].strip() for row in rows] == ["", "not run", "the same"]
 
 
@@ -93,8 +93,8 @@ def test_a_row_says_what_was_not_run_and_what_changes_nothing() -> None:
     ],
 )
 def test_the_page_holds_what_was_measured(heading: str, model: str, file: str) -> None:
-    told = (ROOT / "papers" / "ats" / "results" / file).read_text().splitlines()
-    lines = [one for one in map(json.loads, told) if one["model"] == model]
+    report = (ROOT / "papers" / "ats" / "results" / file).read_text().splitlines()
+    lines = [one for one in map(json.loads, report) if one["model"] == model]
     rows = defenses_table.table(defenses_table.joined(lines))
     page = (ROOT / "papers" / "ats" / "update-defenses.md").read_text()
     assert defenses_table.with_table(page, heading, rows) == page

@@ -110,9 +110,9 @@ def test_who_is_identified_by_pixels_and_by_detail_is_told() -> None:
     study, ramp = Study(Namespace(device="cpu", precision="float32", root="nowhere")), torch.linspace(-0.5, 0.5, 8)
     study.__dict__["loaded"] = Namespace(images=drawn)
     private = 0.4 + 0.2 * torch.rand(2, *SHAPE, generator=Seed(1).rng())
-    told = study.compared(private.flip(0) + ramp, private.flip(0))
-    assert told["identified_detail"] == 2
-    assert told["identified"] <= 2
+    report = study.compared(private.flip(0) + ramp, private.flip(0))
+    assert report["identified_detail"] == 2
+    assert report["identified"] <= 2
 
 
 def test_detail_sees_through_a_change_of_coarse_colors() -> None:

@@ -175,10 +175,10 @@ def test_the_best_and_the_worst_sixteenth_are_by_lpips(study: Any) -> None:
     """LPIPS falls where it is better; the other scores are those of the same pictures."""
     lpips = torch.arange(32.0).flip(0)
     line = {"lpips": {"each": lpips.tolist()}, "psnr": {"each": (100 - lpips).tolist()}, "loss": {"each": [1.0]}}
-    told = study("batches").extremes(line)
-    assert (told["lpips_of_best"], told["lpips_of_worst"]) == (0.5, 30.5)
-    assert (told["psnr_of_best"], told["psnr_of_worst"]) == (99.5, 69.5)
-    assert "loss_of_best" not in told
+    report = study("batches").extremes(line)
+    assert (report["lpips_of_best"], report["lpips_of_worst"]) == (0.5, 30.5)
+    assert (report["psnr_of_best"], report["psnr_of_worst"]) == (99.5, 69.5)
+    assert "loss_of_best" not in report
 
 
 def test_a_sample_is_of_the_label_and_of_nothing_that_was_found(study: Any) -> None:

@@ -163,9 +163,9 @@ def trial(client: str, level: float | None, **fields: Any) -> Record:
         "blank": 10.0,
         "scores": {} if level is None else scores,
     }
-    told = plain | fields
-    key = "/".join([told["scenario"], told["defense"], told["attack"], told["attacker"], client])
-    return Record(key=key, client=client, **told)
+    report = plain | fields
+    key = "/".join([report["scenario"], report["defense"], report["attack"], report["attacker"], client])
+    return Record(key=key, client=client, **report)
 
 
 def run_of(*records: Record, **rest: Any) -> Run:
@@ -226,7 +226,7 @@ def _trials(
         for attack, attacker, client in product(("a", "b"), kinds, range(clients)):
             got = None if rng.random() < outcome.failing else float(level + rng.normal())
             hit = float(got is not None and got > 11) if outcome.measured else None
-            told = {"scenario": scene, "defense": defense, "attack": attack, "attacker": attacker, "hit": hit}
-            yield trial(f"c{client}", got, reason="" if got else "dead", **told)
+            report = {"scenario": scene, "defense": defense, "attack": attack, "attacker": attacker, "hit": hit}
+            yield trial(f"c{client}", got, reason="" if got else "dead", **report)
     for control, client in product(["prior", "random", "another", "doubled"][: outcome.controls], range(clients)):
         yield trial(f"c{client}", float(8 + rng.normal()), scenario=scene, control=control, loss=1.0)

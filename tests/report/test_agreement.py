@@ -58,10 +58,10 @@ def test_pictures_on_which_gallery_and_decibels_disagree_are_named():
     assert [r.client for r in found.close] == ["c2"]
     assert [r.client for r in found.far] == ["c4", "c3"]
     assert found.disagree == 3
-    told = page([both, neither, close, far, farther])
-    assert "Found, but not close" in told
-    assert "Close, but not found" in told
-    assert "c4, picture 0" in told
+    report = page([both, neither, close, far, farther])
+    assert "Found, but not close" in report
+    assert "Close, but not found" in report
+    assert "c4, picture 0" in report
 
 
 def test_nothing_to_compare_says_nothing():
@@ -71,11 +71,13 @@ def test_nothing_to_compare_says_nothing():
 
 
 def test_the_card_shows_searches_with_chance_and_interval_and_what_a_client_sends():
-    told = " ".join(page([trial(0, 25.0, 1.0), trial(1, 11.0, 0.0)], update_bytes={"scene": {"none": 57_294}}).split())
-    assert "among the 5 nearest, pixels" in told
-    assert "random guessing 0.50 %" in told
-    assert "1\u201399 %" in told
-    assert "57.3 kB" in told
+    report = " ".join(
+        page([trial(0, 25.0, 1.0), trial(1, 11.0, 0.0)], update_bytes={"scene": {"none": 57_294}}).split()
+    )
+    assert "among the 5 nearest, pixels" in report
+    assert "random guessing 0.50 %" in report
+    assert "1\u201399 %" in report
+    assert "57.3 kB" in report
 
 
 def test_the_pictures_are_ranked_by_how_surely_they_are_found():

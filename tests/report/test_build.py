@@ -123,13 +123,13 @@ def test_every_finding_has_its_card_with_counts_bound_failures_and_control(folde
     verdict = judge(read_run(folder))
     assert len(cards) == len(verdict.findings) == 3
     for card, finding in zip(cards, verdict.findings, strict=True):
-        tally, told = finding.tally, words("</style>" + card)
-        assert f"{tally.leaked} of {tally.scored} leaked" in told
-        assert f"{tally.identified} of {tally.scored} identified among 1,000 (random guessing:" in told
-        assert "of such pictures leak to these attacks (95 % confidence)" in told
-        assert f"Failed trials {tally.failed} of {tally.attempted}" in told
-        assert finding.verdict in told
-        assert ("Same attacks without a defense" in told) == (not tally.undefended)
+        tally, text = finding.tally, words("</style>" + card)
+        assert f"{tally.leaked} of {tally.scored} leaked" in text
+        assert f"{tally.identified} of {tally.scored} identified among 1,000 (random guessing:" in text
+        assert "of such pictures leak to these attacks (95 % confidence)" in text
+        assert f"Failed trials {tally.failed} of {tally.attempted}" in text
+        assert finding.verdict in text
+        assert ("Same attacks without a defense" in text) == (not tally.undefended)
 
 
 def test_controls_are_not_among_the_audited_cells(folder):
@@ -179,13 +179,13 @@ def test_a_claim_is_supported_or_not(pictures, supported):
     scenes, known = {"s": SCENE}, {"defense": "d", "attacker": "adaptive"}
     records = [trial(f"c{i}", 5.0, **known) for i in range(pictures)] + [trial(f"c{i}", 30.0, hit=1) for i in range(9)]
     page = render(run_of(*records, provenance={"scenarios": scenes, "gallery": 999}), claim=0.01)
-    told = words(page.split('<section id="findings">')[0])
-    assert ("at most 1 % of such pictures leak Supported" in told) == supported
-    assert ("at most 1 % of such pictures leak Not supported" in told) == (not supported)
-    assert "needs at least 299 pictures" in told
+    text = words(page.split('<section id="findings">')[0])
+    assert ("at most 1 % of such pictures leak Supported" in text) == supported
+    assert ("at most 1 % of such pictures leak Not supported" in text) == (not supported)
+    assert "needs at least 299 pictures" in text
     bound = 100 * at_most(0, pictures)
     assert (
-        f"at most {'1.00' if supported else '1.01'} % of such pictures leak to these attacks (95 % confidence" in told
+        f"at most {'1.00' if supported else '1.01'} % of such pictures leak to these attacks (95 % confidence" in text
     )
     assert abs(bound - 1) < 0.01
     assert ">Claim: at most" not in render(run_of(*records))
@@ -332,13 +332,13 @@ def test_it_expires_one_year_after_the_run_and_says_how_to_check_it(folder):
     page = write_report(folder).read_text()
     assert "This report expires on 2027-11-16" in section(page, "gaps")
     assert "Attacks published after the day of this run (2026-11-16)" in section(page, "gaps")
-    told = section(page, "provenance")
-    assert "gradveil verify november" in told
+    text = section(page, "provenance")
+    assert "gradveil verify november" in text
     worst = max((r for r in read_run(folder).records if not r.control), key=lambda r: r.scores.get("psnr", 0))
     assert worst.client == HOSTILE
-    assert "gradveil reproduce-cell november --trial &#39;scene/none/invertgrad/unaware/&lt;script&gt;" in told
-    assert PROVENANCE["model_sha256"] in told
-    assert "journal_sha256" in told
+    assert "gradveil reproduce-cell november --trial &#39;scene/none/invertgrad/unaware/&lt;script&gt;" in text
+    assert PROVENANCE["model_sha256"] in text
+    assert "journal_sha256" in text
 
 
 def test_pictures_outside_the_folder_are_refused(folder, tmp_path):

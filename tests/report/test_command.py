@@ -7,7 +7,7 @@ import pytest
 from synthetic import write_run
 
 from gradveil.cli import main
-from gradveil.experiment.seal import changed
+from gradveil.experiment.seal import find_changes
 
 
 def code(*arguments: str) -> int:
@@ -27,9 +27,9 @@ def test_writes_verdict_page_and_seal(folder, capsys):
     assert code("report", str(folder), "--claim", "0.01") == 0
     assert capsys.readouterr().out.splitlines()[-1] == str(folder / "report.html")
     assert "Claim: at most 1 %" in (folder / "report.html").read_text()
-    told = json.loads((folder / "verdict.json").read_text())
-    assert told["findings"][1]["claim"] == {"at_most": 0.01, "supported": False}
-    assert changed(folder) == []
+    content = json.loads((folder / "verdict.json").read_text())
+    assert content["findings"][1]["claim"] == {"at_most": 0.01, "supported": False}
+    assert find_changes(folder) == []
 
 
 def test_redacts_page_and_verdict(folder):
@@ -54,7 +54,7 @@ def test_a_lost_or_edited_page_is_made_again(folder):
     (folder / "verdict.json").unlink()
     assert code("report", str(folder)) == 0
     assert (folder / "report.html").read_bytes() == old
-    assert changed(folder) == []
+    assert find_changes(folder) == []
 
 
 @pytest.mark.parametrize("claim", ["0", "1", "-0.5", "much"])

@@ -158,15 +158,15 @@ def test_the_ledger_tells_what_was_declared_from_what_was_assumed():
     attacks = {"a": {"name": "invertgrad", "steps": 100, "tv": [0.1, 0.2]}}
     config = {"scenario": scenario, "attack": attacks, "also": {"labels": ["inferred"]}}
     provenance = {"declared": ["scenario.batch_size", "attack"], "captured": ["scenario.model"]}
-    told = ledger_of(run_of(trial("x", 5.0), config=config, provenance=provenance))
-    assert told["Batch size"] == ("4", "declared")
-    assert told["Compute budget"] == ("a: 100 steps, 2 restarts", "declared")
-    assert told["Data prior"] == ("a: total variation (TV)", "declared")
-    assert told["Architecture"] == ("lenet, known to the attacker", "from capture")
-    assert told["Labels"] == ("known to the attacker; also tried: inferred", "assumed")
-    assert told["Client mode"] == ("evaluation mode, which makes inversion easier", "assumed")
-    assert told["Local steps"] == (NOT_STATED, "")
-    assert told["Sample count"][0].startswith("8 clients with 4 each")
+    report = ledger_of(run_of(trial("x", 5.0), config=config, provenance=provenance))
+    assert report["Batch size"] == ("4", "declared")
+    assert report["Compute budget"] == ("a: 100 steps, 2 restarts", "declared")
+    assert report["Data prior"] == ("a: total variation (TV)", "declared")
+    assert report["Architecture"] == ("lenet, known to the attacker", "from capture")
+    assert report["Labels"] == ("known to the attacker; also tried: inferred", "assumed")
+    assert report["Client mode"] == ("evaluation mode, which makes inversion easier", "assumed")
+    assert report["Local steps"] == (NOT_STATED, "")
+    assert report["Sample count"][0].startswith("8 clients with 4 each")
 
 
 def test_the_ledger_says_who_knows_which_defense():
@@ -215,19 +215,19 @@ def test_what_was_not_tested_follows_from_the_settings():
 
 def test_what_was_varied_is_not_called_untested():
     varied = {"role": "variation", "batch_size": 4, "local_steps": 5, "batchnorm": "batch", "labels": "inferred"}
-    told = gaps(trial("x", 5), provenance={"scenarios": {"s": SCENE, "t": SCENE | varied}})
-    assert "Batch sizes other than 1, 4." in told
-    assert "local steps than 1, 5." in told
-    assert "training mode" not in told
-    assert "knows the labels" not in told
+    report = gaps(trial("x", 5), provenance={"scenarios": {"s": SCENE, "t": SCENE | varied}})
+    assert "Batch sizes other than 1, 4." in report
+    assert "local steps than 1, 5." in report
+    assert "training mode" not in report
+    assert "knows the labels" not in report
 
 
 def test_something_is_always_left_and_it_expires():
     for seed in range(10):
         run = random_run(seed)
-        told = list_not_tested(run, judge(run))
-        assert told[0].startswith("Attacks published after the day of this run (2026-11-16)")
-        assert len(told) == len(set(told)) >= 5
+        report = list_not_tested(run, judge(run))
+        assert report[0].startswith("Attacks published after the day of this run (2026-11-16)")
+        assert len(report) == len(set(report)) >= 5
     assert expiry_of(run_of(provenance={"finished": "2028-02-29T23:00:00+00:00"})) == "2029-02-28"
     assert expiry_of(run_of()) == expiry_of(run_of(provenance={"finished": "tomorrow"})) == ""
 
@@ -258,12 +258,12 @@ def test_a_run_that_leaks_supports_no_claim():
 
 
 @pytest.mark.parametrize(
-    ("share", "told"),
+    ("share", "expected"),
     [(0, "0 %"), (1, "100 %"), (0.00001, "0.01 %"), (0.5, "50 %"), (0.99999, "99.9 %"), (0.052, "5.2 %"),
      (1.00001, "100.1 %"), (1.0425, "104.2 %"), (5.13, "513 %")],
 )  # fmt: skip
-def test_percents_never_round_to_nothing_or_to_all(share, told):
-    assert percent(share) == told
+def test_percents_never_round_to_nothing_or_to_all(share, expected):
+    assert percent(share) == expected
 
 
 def test_upper_bounds_are_rounded_up():

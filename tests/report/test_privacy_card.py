@@ -36,7 +36,7 @@ def test_an_audit_keeps_it_and_its_report_shows_it(tmp_path: Path) -> None:
     run_audit(build(load(tmp_path / "audit.toml")), tmp_path / "run")
     kept = json.loads((tmp_path / "run/provenance.json").read_text())["privacy"]
     by_hand = epsilon(noise=0.5, sampling_rate=1.0, rounds=1, delta=1e-5)
-    assert [set(told) for told in kept.values()] == [{"dpsgd"}]
+    assert [set(report) for report in kept.values()] == [{"dpsgd"}]
     said = f"epsilon {by_hand.value:.4g}"
     found = read_run(tmp_path / "run")
     for page in (render(found), render(redact_run(found))):
@@ -48,5 +48,5 @@ def test_a_provenance_of_another_form_shows_nothing() -> None:
     for privacy in ({"s": {"dp": "5"}}, {"s": {"dp": {"said": "5"}}}, {"s": 3}, "text", None):
         page = render(run_of(*records, provenance={"privacy": privacy}))
         assert "Privacy, per example" not in page
-    told = {"said": "<b>5", "of": "this round"}
-    assert "&lt;b&gt;5<small>this round" in render(run_of(*records, provenance={"privacy": {"s": {"dp": told}}}))
+    report = {"said": "<b>5", "of": "this round"}
+    assert "&lt;b&gt;5<small>this round" in render(run_of(*records, provenance={"privacy": {"s": {"dp": report}}}))

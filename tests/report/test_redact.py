@@ -109,15 +109,15 @@ def test_no_pixel_is_in_the_redacted_page(folder):
 
 def test_no_canary_is_in_the_redacted_verdict(folder):
     run = redact_run(read_run(folder))
-    told = json.dumps(to_json(run, judge(run)))
-    assert not [name for name, text in CANARIES.items() if text in told]
+    content = json.dumps(to_json(run, judge(run)))
+    assert not [name for name, text in CANARIES.items() if text in content]
 
 
-def neutral(told: object) -> object:
+def neutral(content: object) -> object:
     """A verdict without the names that redaction replaces."""
-    if isinstance(told, dict):
-        return {key: neutral(value) for key, value in told.items() if key not in ("scenario", "provenance")}
-    return [neutral(one) for one in told] if isinstance(told, list) else told
+    if isinstance(content, dict):
+        return {key: neutral(value) for key, value in content.items() if key not in ("scenario", "provenance")}
+    return [neutral(one) for one in content] if isinstance(content, list) else content
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -131,9 +131,9 @@ def test_what_differed_still_differs():
     """Two checkpoints have two names, and so the run was not made at a single stage."""
     scenes = {name: SCENE | {"name": name, "weights": f"/data/{name}.bin"} for name in ("b", "a")}
     run = run_of(trial("x", 5.0, scenario="a"), trial("x", 5.0, scenario="b"), provenance={"scenarios": scenes})
-    told = redact_run(run).scenarios
-    assert list(told) == ["scenario 2", "scenario 1"]  # in the order of the file, numbered in their own
-    assert len({about["weights"] for about in told.values()}) == 2
+    content = redact_run(run).scenarios
+    assert list(content) == ["scenario 2", "scenario 1"]  # in the order of the file, numbered in their own
+    assert len({about["weights"] for about in content.values()}) == 2
     assert judge(redact_run(run)).flags == judge(run).flags
     assert "single-stage" not in judge(run).flags
 

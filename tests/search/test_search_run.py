@@ -148,12 +148,12 @@ def test_the_file_is_private_complete_and_what_ats_takes(found, tmp_path: Path) 
     path = tmp_path / "policy.json"
     outcome.write(path)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    told = json.loads(path.read_text())
-    assert told["schema"] == 1
-    assert told["library"]["name"] == "ats-code"
-    assert told["library"]["entries"][3] == ["translateX", 9]
-    assert {"policy", "privacy", "low", "high", "accuracy", "fsim", "confirmed"} <= told["policies"][0].keys()
-    assert {"candidates", "passed", "correlation", "settings", "provenance"} <= told.keys()
+    content = json.loads(path.read_text())
+    assert content["schema"] == 1
+    assert content["library"]["name"] == "ats-code"
+    assert content["library"]["entries"][3] == ["translateX", 9]
+    assert {"policy", "privacy", "low", "high", "accuracy", "fsim", "confirmed"} <= content["policies"][0].keys()
+    assert {"candidates", "passed", "correlation", "settings", "provenance"} <= content.keys()
     assert Ats(policy=str(path)).policy == outcome.hybrid
 
 
@@ -204,9 +204,9 @@ def test_the_folder_and_its_files_are_for_their_owner_alone(found) -> None:
     ],
 )
 def test_what_makes_no_sense_is_refused_and_nothing_is_written(changes: dict, said: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=said) as told:
+    with pytest.raises(ConfigError, match=said) as content:
         search(small(**changes), tmp_path / "run")
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(content.value)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -179,12 +179,12 @@ def test_above_ten_it_is_vacuous_and_far_above_prv_is_left_out() -> None:
 
 @pytest.mark.usefixtures("library")
 def test_the_line_says_what_it_speaks_of() -> None:
-    told, _ = line(6.0, Federation(clients=1, rounds=3, batch_size=2))
-    assert "per example and not per client" in told
-    assert "client-0 takes 2 of 8 pictures a step, sampling rate 0.25, 12 steps in 3 rounds" in told
-    assert "Poisson" in told
-    assert "an example is in up to 3 steps" in told
-    assert "delta = 1e-05" in told
+    report, _ = line(6.0, Federation(clients=1, rounds=3, batch_size=2))
+    assert "per example and not per client" in report
+    assert "client-0 takes 2 of 8 pictures a step, sampling rate 0.25, 12 steps in 3 rounds" in report
+    assert "Poisson" in report
+    assert "an example is in up to 3 steps" in report
+    assert "delta = 1e-05" in report
     whole, _ = line(6.0, Federation(clients=1, rounds=3, batch_size=8))
     assert whole.endswith("every step takes all pictures")
 

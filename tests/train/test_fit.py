@@ -118,12 +118,12 @@ def test_a_policy_is_what_the_model_sees() -> None:
 
 def test_the_last_batch_is_left_out_if_it_is_not_full_and_epochs_are_told() -> None:
     sizes: list[int] = []
-    told: list[int] = []
+    report: list[int] = []
     model = net()
     model.register_forward_pre_hook(lambda _, given: sizes.append(len(given[0])))
-    fit(model, squares(40), epochs=2, batch_size=16, on_epoch=lambda epoch, loss: told.append(epoch))
+    fit(model, squares(40), epochs=2, batch_size=16, on_epoch=lambda epoch, loss: report.append(epoch))
     assert sizes == [16] * 4
-    assert told == [1, 2]
+    assert report == [1, 2]
 
 
 def test_bfloat16_learns_too_and_weights_stay_float32() -> None:

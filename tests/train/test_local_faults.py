@@ -211,9 +211,9 @@ def test_a_finished_run_is_read_back_and_checkpoints_are_weights(tmp_path: Path)
     model = normalized_model()
     load_weights(model, first.checkpoints[8])
     assert far(model, first.model) == 0
-    told = json.loads((tmp_path / "run/provenance.json").read_text())
-    assert told["finished"]
-    assert len(told["resumed"]) == 1
+    document = json.loads((tmp_path / "run/provenance.json").read_text())
+    assert document["finished"]
+    assert len(document["resumed"]) == 1
 
 
 def test_another_run_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

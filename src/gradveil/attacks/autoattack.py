@@ -133,12 +133,12 @@ def _better(best: Reconstruction, got: Reconstruction, score: Tensor, left: list
     better = [place for place, client in enumerate(left) if new[place] < score[client]]  # false for NaN
     to = [left[place] for place in better]
 
-    def taken(old: Tensor, fresh: Tensor) -> Tensor:
+    def take_better(old: Tensor, fresh: Tensor) -> Tensor:
         old = old.clone()
         old[to] = fresh[better]
         return old
 
     fields = ("images", "labels", "found", "loss")
-    merged = {name: taken(getattr(best, name), getattr(got, name)) for name in fields}
+    merged = {name: take_better(getattr(best, name), getattr(got, name)) for name in fields}
     backend = best.backend if got.backend in best.backend else f"{best.backend}, {got.backend}"
-    return replace(best, **merged, backend=backend), taken(score, new)
+    return replace(best, **merged, backend=backend), take_better(score, new)

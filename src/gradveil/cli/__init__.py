@@ -153,16 +153,16 @@ def _code(arguments: Sequence[str] | None) -> int:
 def _of_usage(error: Any) -> str:
     """What click says, in our own form: the option, what is wrong with it, and where to look."""
     context = getattr(error, "ctx", None)
-    told, name = error.format_message(), getattr(error, "option_name", "")
+    message, name = error.format_message(), getattr(error, "option_name", "")
     if parameter := getattr(error, "param", None):
         name = parameter.opts[0] if parameter.param_type_name == "option" else parameter.make_metavar(context)
-        told = error.message or "is missing, give it"
+        message = error.message or "is missing, give it"
     if near := get_close_matches(name, getattr(error, "possibilities", None) or (), n=1, cutoff=0):
-        told = f"no such option, did you mean {near[0]}"
-    told = f"{told[:1].lower()}{told[1:]}".replace(f"no such option: {name}", "no such option.")
-    told = told.replace(f"option '{name}' requires", "requires").replace(". Did", ", did").rstrip(".?")
+        message = f"no such option, did you mean {near[0]}"
+    message = f"{message[:1].lower()}{message[1:]}".replace(f"no such option: {name}", "no such option.")
+    message = message.replace(f"option '{name}' requires", "requires").replace(". Did", ", did").rstrip(".?")
     path = context.command_path if context else "gradveil"
-    return f"{name or path}: {told}, see {path} --help"
+    return f"{name or path}: {message}, see {path} --help"
 
 
 def _tell(message: str) -> None:

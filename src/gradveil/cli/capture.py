@@ -46,12 +46,12 @@ def show(
     from gradveil.capture import load
 
     found = load(file)
-    told, notes = about(found), _notes(found, model, file, estimate)
+    report, notes = about(found), _notes(found, model, file, estimate)
     if as_json:
-        typer.echo(json.dumps(told | {"notes": notes}, indent=2))
+        typer.echo(json.dumps(report | {"notes": notes}, indent=2))
         return
-    clients = told.pop("clients")
-    for key, value in told.items():
+    clients = report.pop("clients")
+    for key, value in report.items():
         typer.echo(f"{key}: {value}")
     typer.echo(f"clients: {len(clients)}")
     for name, one in clients.items():

@@ -47,10 +47,10 @@ def report(
 def refuse_edited(folder: Path) -> None:
     """What was measured must be as it was sealed: to seal it anew would hide the change."""
     from gradveil.core.errors import ConfigError
-    from gradveil.experiment.seal import SEAL, changed
+    from gradveil.experiment.seal import SEAL, find_changes
 
     if not (folder / SEAL).exists():
         return
     ours = ("report.html:", "verdict.json:")
-    if problems := [line for line in changed(folder) if not line.startswith(ours)]:
+    if problems := [line for line in find_changes(folder) if not line.startswith(ours)]:
         raise ConfigError(f"{folder}/{problems[0]}")

@@ -22,11 +22,11 @@ def verify(
     [dim]Compare the id with one that you noted elsewhere: anyone who can write to the folder can seal it again.[/dim]
     """
     from gradveil.core.errors import ConfigError
-    from gradveil.experiment.seal import changed, read_seal
+    from gradveil.experiment.seal import find_changes, read_seal
 
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
-    if problems := changed(folder):
+    if problems := find_changes(folder):
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         raise ConfigError(f"{folder}/{problems[0]}{more}")
     seal = read_seal(folder)

@@ -62,8 +62,8 @@ class Comparison:
             return "identical"
         if not self.agrees:
             return "\n".join(self._differences())
-        moved = [self._moved(name) for name, old in self.stored.scores.items() if old != self.again.scores[name]]
-        return f"within rounding: {', '.join(moved) or 'every score is the same, the last bits are not'}"
+        changes = [self._change_of(name) for name, old in self.stored.scores.items() if old != self.again.scores[name]]
+        return f"within rounding: {', '.join(changes) or 'every score is the same, the last bits are not'}"
 
     def _differences(self) -> Iterator[str]:
         kept, now = self.stored, self.again
@@ -72,7 +72,7 @@ class Comparison:
         elif kept.reason != now.reason:
             yield f"reason {kept.reason!r} -> {now.reason!r}"
         else:
-            yield from (self._moved(name) for name in sorted({*kept.scores, *now.scores}) if self._is_far(name))
+            yield from (self._change_of(name) for name in sorted({*kept.scores, *now.scores}) if self._is_far(name))
 
     def _is_far(self, name: str) -> bool:
         if name not in self.stored.scores or name not in self.again.scores:
@@ -80,7 +80,7 @@ class Comparison:
         old, new = self.stored.scores[name], self.again.scores[name]
         return not (abs(old - new) <= self.facts(name).tolerance or self._both_exact(name, old, new))
 
-    def _moved(self, name: str) -> str:
+    def _change_of(self, name: str) -> str:
         old, new = (scores.get(name) for scores in (self.stored.scores, self.again.scores))
         digits = self.facts(name).digits + 2
         change = f"{name} {_number(old, digits)} -> {_number(new, digits)}"

@@ -157,13 +157,13 @@ class Received:
         return vars(self.take(list(range(len(next(iter(self.update.values())))))))
 
     def to(self, device: str, dtype: torch.dtype) -> Received:
-        def moved(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        def move(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
             return {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
 
         return replace(
             self,
-            update=moved(self.update),
-            statistics=None if self.statistics is None else moved(self.statistics),
+            update=move(self.update),
+            statistics=None if self.statistics is None else move(self.statistics),
             labels=None if self.labels is None else self.labels.to(device, dtype),
         )
 

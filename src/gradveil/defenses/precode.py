@@ -105,7 +105,7 @@ class Precode(Defense):
     def gradient(self, compute: GradientFn, model: nn.Module, rng: Generator) -> GradientFn:
         place = bottleneck_of(model)
 
-        def drawn(params: Params, batch: Batch) -> Update:
+        def compute_with_noise(params: Params, batch: Batch) -> Update:
             like = next(iter(params.values()))
             noise = normal((batch.images.shape[0], self.size), rng, like)
             # passed as a parameter, the noise gets a gradient too, which nobody sends
@@ -114,7 +114,7 @@ class Precode(Defense):
                 {name: gradient[name] for name in params}, divergence(model, params, batch, place), self.beta
             )
 
-        return drawn
+        return compute_with_noise
 
     def surrogate(self, seen: Update) -> Expected:
         return Expected(beta=self.beta, size=self.size, draws=self.draws)

@@ -125,18 +125,18 @@ class RunFolder:
             yield
         except KeyboardInterrupt as error:
             kept = f"{self.count_results()} {self.results} are kept"
-            raise Interrupted(f"{kept}, go on with `folder = {self.shown}`") from error
+            raise Interrupted(f"{kept}, go on with `folder = {self.user_path}`") from error
         except OSError as error:
             if error.errno not in FULL + BROKEN:
                 raise
             kept = f"{self.count_results()} {self.results} are kept"
             remedy = "make room" if error.errno in FULL else "repair the disk"
             raise DiskError(
-                f"{self.shown}: {error.strerror}, {kept}, {remedy} and give the same command again"
+                f"{self.user_path}: {error.strerror}, {kept}, {remedy} and give the same command again"
             ) from error
 
     @property
-    def shown(self) -> Path:
+    def user_path(self) -> Path:
         """The folder as the user named it."""
         return self.path
 

@@ -66,7 +66,7 @@ def read_seal(folder: Path) -> Seal:
         raise SealError(f"{SEAL}: changed since the run was sealed, restore it {EDITED}") from error
 
 
-def changed(folder: Path) -> list[str]:
+def find_changes(folder: Path) -> list[str]:
     """One line for each thing that is not as it was sealed, each beginning with a name; none if nothing changed."""
     try:
         sealed = read_seal(folder).files
@@ -79,14 +79,14 @@ def changed(folder: Path) -> list[str]:
 
 def _problem(folder: Path, name: str, there: bool, sealed: str | None) -> str:
     if not there:
-        return f"{_shown(name)}: missing since the run was sealed, restore it {EDITED}"
+        return f"{_on_one_line(name)}: missing since the run was sealed, restore it {EDITED}"
     if sealed is None:
-        return f"{_shown(name)}: was not there when the run was sealed, remove it {EDITED}"
+        return f"{_on_one_line(name)}: was not there when the run was sealed, remove it {EDITED}"
     try:
         same = _hash(folder, name) == sealed
     except SealError as error:
         return str(error)
-    return "" if same else f"{_shown(name)}: changed since the run was sealed, restore it {EDITED}"
+    return "" if same else f"{_on_one_line(name)}: changed since the run was sealed, restore it {EDITED}"
 
 
 def _names(folder: Path, below: str = "") -> Iterator[str]:
@@ -94,7 +94,9 @@ def _names(folder: Path, below: str = "") -> Iterator[str]:
     try:
         entries = list(os.scandir(folder / below))
     except OSError as error:
-        raise SealError(f"{_shown(below) or '.'}: cannot be read, {error.strerror}, mend its permissions") from error
+        raise SealError(
+            f"{_on_one_line(below) or '.'}: cannot be read, {error.strerror}, mend its permissions"
+        ) from error
     for entry in entries:
         name = below + entry.name
         if entry.is_dir(follow_symlinks=False):
@@ -109,12 +111,12 @@ def _hash(folder: Path, name: str) -> str:
     try:
         status = os.lstat(path)
         if not S_ISREG(status.st_mode):
-            raise SealError(f"{_shown(name)}: a link or a device, put a plain file there {EDITED}")
+            raise SealError(f"{_on_one_line(name)}: a link or a device, put a plain file there {EDITED}")
         with open(path, "rb", buffering=0) as file:
             while block := file.read(min(BLOCK, status.st_size + 1)):
                 total.update(block)
     except OSError as error:
-        raise SealError(f"{_shown(name)}: cannot be read, {error.strerror}, mend its permissions") from error
+        raise SealError(f"{_on_one_line(name)}: cannot be read, {error.strerror}, mend its permissions") from error
     return total.hexdigest()
 
 
@@ -147,6 +149,6 @@ def _digest(value: Any) -> str:
     return hashlib.sha256(_canonical(value)).hexdigest()
 
 
-def _shown(name: str) -> str:
+def _on_one_line(name: str) -> str:
     """A name on one line."""
     return "".join(letter if letter.isprintable() else " " for letter in name)

@@ -67,7 +67,7 @@ def _end_of(step: int, course: GanCourse) -> int:
 def _block(duel: Duel, learn: Callable[[Drawn], Tensor], first: int, start: float) -> Tensor:
     """The steps up to the end of the block in which `first` lies."""
     course, losses = duel.course, torch.full((2,), math.nan)
-    drawn = duel.drawn(first // BLOCK)
+    drawn = duel.draw(first // BLOCK)
     for step in range(first, _end_of(first, course)):
         progress = step / course.steps
         if course.seconds is not None:

@@ -29,7 +29,7 @@ class Duel:
             "critic": course.optimizer(critic, course.critic_rate),
         }
 
-    def drawn(self, block: int) -> Drawn:
+    def draw(self, block: int) -> Drawn:
         return Drawn.of(block, len(self.images), self.networks["generator"].noise, self.course)
 
     def set_rates(self, warmth: float) -> None:
@@ -53,7 +53,7 @@ class Duel:
         real = self.images[drawn.real[turn]].float() / 255
         real = torch.where(drawn.mirrored[turn][:, None, None, None], real.flip(-1), real)
         with torch.no_grad():
-            made, classes = self._made(drawn, turn)
+            made, classes = self._generate(drawn, turn)
         both = torch.cat([real, made.float()]).contiguous(memory_format=torch.channels_last)
         with self.course.autocast():
             opinion = self.networks["critic"](both, torch.cat([self.labels[drawn.real[turn]], classes])).float()
@@ -63,14 +63,14 @@ class Duel:
 
     def _teach_generator(self, drawn: Drawn) -> Tensor:
         critic = self.networks["critic"].requires_grad_(False)
-        made, classes = self._made(drawn, self.course.critic_steps)
+        made, classes = self._generate(drawn, self.course.critic_steps)
         with self.course.autocast():
             loss = -critic(made, classes).float().mean()
         loss = self._move("generator", loss)
         critic.requires_grad_(True)
         return loss
 
-    def _made(self, drawn: Drawn, turn: int) -> tuple[Tensor, Tensor]:
+    def _generate(self, drawn: Drawn, turn: int) -> tuple[Tensor, Tensor]:
         classes, generator = self.labels[drawn.like[turn]], self.networks["generator"]
         with self.course.autocast():
             latent = torch.cat([drawn.noise[turn], generator.embed(classes).float()], 1)
@@ -101,7 +101,7 @@ class Duel:
             norm.reset_running_stats()
             norm.momentum = None  # the plain mean of all batches
         average.train()
-        drawn = self.drawn(-1)
+        drawn = self.draw(-1)
         for step in range(SETTLING):
             classes = self.labels[drawn.like[step, 0]]
             average(torch.cat([drawn.noise[step, 0], average.embed(classes)], 1))
@@ -116,7 +116,7 @@ def captured(duel: Duel) -> Callable[[Drawn], Tensor]:
     """A step as a CUDA graph. Capturing needs trial runs, so what they change is put back."""
     kept = {name: deepcopy(network.state_dict()) for name, network in duel.networks.items()}
     moments = {name: deepcopy(optimizer.state_dict()) for name, optimizer in duel.optimizers.items()}
-    held = Drawn(*(part.clone() for part in duel.drawn(0).at(0)))
+    held = Drawn(*(part.clone() for part in duel.draw(0).at(0)))
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

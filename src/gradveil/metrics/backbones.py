@@ -30,7 +30,7 @@ class Backbone(NamedTuple):
     published: str  # SHA-256 of its weights with those of LPIPS v0.1, see `gradveil.core.hashes.hash_tensors`
 
     @property
-    def seen(self) -> list[Convolution]:
+    def compared_layers(self) -> list[Convolution]:
         return [layer for layer in self.layers if layer.seen]
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -41,7 +41,7 @@ class Backbone(NamedTuple):
             found[f"features.{layer.index}.weight"] = (layer.channels, before, layer.side, layer.side)
             found[f"features.{layer.index}.bias"] = (layer.channels,)
             before = layer.channels
-        return found | {f"lin{number}": (layer.channels,) for number, layer in enumerate(self.seen)}
+        return found | {f"lin{number}": (layer.channels,) for number, layer in enumerate(self.compared_layers)}
 
     def features(self, images: Tensor, weights: Mapping[str, Tensor]) -> Iterator[Tensor]:
         """What LPIPS compares of color pictures in [0, 1], layer by layer."""

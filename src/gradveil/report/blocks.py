@@ -53,7 +53,7 @@ def _worst_first(finding: Finding) -> tuple[float, float, float]:
     """By re-identification, then by squared error."""
     tally = finding.tally
     near = tally.worst[CLOSENESS.name].worst if CLOSENESS.name in tally.worst else float("-inf")
-    return -tally.counted / max(tally.scored, 1), -sum(search.share for search in tally.searches), -near
+    return -tally.hits / max(tally.scored, 1), -sum(search.share for search in tally.searches), -near
 
 
 def blocks(run: Run, verdict: Verdict) -> list[Block]:

@@ -116,7 +116,7 @@ def _origin(run: Run, cells: Sequence[CellResult]) -> dict[str, Any]:
     own = {key: value for key, value in run.provenance.items() if key not in SHOWN_ELSEWHERE}
     return {
         "provenance": list(_flat(own | _journal_hash(run) | _back_ends(cells))),
-        "commands": _commands(run, cells),
+        "again": _again(run, cells),
         "date": date_of(run),
         "expires": expiry_of(run),
     }
@@ -135,12 +135,11 @@ def _journal_hash(run: Run) -> dict[str, str]:
     return {"journal_sha256": sha256(path.read_bytes())} if path.is_file() else {}
 
 
-def _commands(run: Run, cells: Sequence[CellResult]) -> list[str]:
-    """To check the folder, and to compute the most leaked trial again."""
+def _again(run: Run, cells: Sequence[CellResult]) -> dict[str, str]:
+    """For the commands that check the folder and compute the most leaked trial again."""
     scored = [record for cell in cells for record in cell.records if record.status == "ok" and record.key]
-    key = shlex.quote(max(scored, key=lambda record: leakage(record, run.facts)).key) if scored else "KEY"
-    folder = "RUN" if run.redacted else shlex.quote(run.name)
-    return [f"gradveil verify {folder}", f"gradveil reproduce-cell {folder} --trial {key}"]
+    trial = max(scored, key=lambda record: leakage(record, run.facts)).key if scored else "KEY"
+    return {"folder": "RUN" if run.redacted else shlex.quote(run.name), "trial": shlex.quote(trial)}
 
 
 def _failures(cells: Sequence[CellResult]) -> list[tuple[CellResult, str, list[Record]]]:

@@ -11,8 +11,15 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
+
+def page_color(name: str, alone: str) -> str:
+    """The color of that name on our page, another where the chart stands alone."""
+    return f"var(--{name}, {alone})"
+
+
 PALETTE = ("#1b7fb5", "#c2571a", "#5b8c3e", "#a3262a", "#7a5ea8", "#8a6d1d")
-INK, SOFT, LINE = "var(--ink, #1d2329)", "var(--soft, #566069)", "var(--line, #dfddd7)"
+INK, SOFT, LINE = page_color("ink", "#1d2329"), page_color("soft", "#566069"), page_color("line", "#dfddd7")
+CARD = page_color("card", "#fff")
 LEFT, RIGHT, TOP, BOTTOM = 64, 20, 34, 52
 LABELED = 7  # ticks at most
 
@@ -156,7 +163,7 @@ def text(
 
 
 def document(width: int, height: int, body: Sequence[str]) -> str:
-    style = "font:12px system-ui,sans-serif;background:var(--card,#fff)"
+    style = f"font:12px system-ui,sans-serif;background:{CARD}"
     lines = "\n".join(body)
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img" style="{style}">\n'

@@ -123,7 +123,7 @@ def _levels(records: Iterable[Record]) -> list[float]:
     return [value for record in records if (value := closeness(record)) is not None]
 
 
-def _seen(record: Record, baselines: Baselines) -> Seen:
+def _standing(record: Record, baselines: Baselines) -> Seen:
     if baselines.is_leaked(record):
         return "leaked"
     return "identified" if baselines.is_identified(record) else "neither"
@@ -136,7 +136,7 @@ def _dots(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[D
         x = axis.place(value)
         crowd = sum(x - dot.x < NEAR for dot in dots[-len(LANES) + 1 :])
         label = f"{record.client}, picture {record.example}: {CLOSENESS.format(value)}"
-        dots.append(Dot(x=x, y=LANES[crowd], seen=_seen(record, baselines), label=label))
+        dots.append(Dot(x=x, y=LANES[crowd], seen=_standing(record, baselines), label=label))
     return dots
 
 

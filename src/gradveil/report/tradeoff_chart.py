@@ -10,11 +10,24 @@ from dataclasses import dataclass
 from html import escape
 from typing import Literal
 
-from gradveil.report.charts import INK, LEFT, LINE, PALETTE, RIGHT, SOFT, TOP, document, span, text, ticks
+from gradveil.report.charts import (
+    CARD,
+    INK,
+    LEFT,
+    LINE,
+    PALETTE,
+    RIGHT,
+    SOFT,
+    TOP,
+    document,
+    page_color,
+    span,
+    text,
+    ticks,
+)
 
 Shape = Literal["square", "circle", "diamond", "triangle"]
-ACCENT = "var(--accent, #1b5e85)"
-CARD = "var(--card, #fff)"
+ACCENT = page_color("accent", "#1b5e85")
 BOTTOM, SIZE, LETTER, TALL = 56, 5.5, 6.8, 13.0  # the last two: width and height of a letter
 BOLD = 1.14  # times as wide
 AROUND = ((9, -9, "start"), (9, 17, "start"), (-9, -9, "end"), (-9, 17, "end"), (13, 4, "start"), (-13, 4, "end"),

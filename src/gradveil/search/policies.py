@@ -20,7 +20,7 @@ def candidates(library: Library, count: int, length: int, seed: Seed) -> tuple[P
     """`count` policies of 1 to `length` transformations; the first of them are the same whatever the count."""
     if count >= space(library, length):
         return tuple(everything(library, length))
-    return tuple(Policy(library, (_drawn(library, length, seed.at("candidate", i)),)) for i in range(count))
+    return tuple(Policy(library, (_draw_entries(library, length, seed.at("candidate", i)),)) for i in range(count))
 
 
 def space(library: Library, length: int) -> int:
@@ -35,7 +35,7 @@ def everything(library: Library, length: int) -> Iterable[Policy]:
             yield Policy(library, (entries,))
 
 
-def _drawn(library: Library, length: int, seed: Seed) -> tuple[int, ...]:
+def _draw_entries(library: Library, length: int, seed: Seed) -> tuple[int, ...]:
     rng = seed.rng()
     while True:
         slots = torch.randint(-1, len(library.entries), (length,), generator=rng).tolist()

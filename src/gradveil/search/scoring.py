@@ -56,15 +56,15 @@ class Circumstances:
         parts = {name: getattr(self, name)[here] for name in ("images", "labels", "luck", "starts")}
         return Circumstances(**parts)
 
-    def drawn(self, policy: Policy) -> Draw:
+    def draw(self, policy: Policy) -> Draw:
         choice = (self.luck[:, 0] * len(policy.alternatives)).long()
         return Draw(choice, torch.where(self.luck[:, 1 : 1 + policy.slots] < 0.5, -1.0, 1.0))
 
     def fed(self, policy: Policy) -> Tensor:
-        return policy.apply(self.images, self.drawn(policy))
+        return policy.apply(self.images, self.draw(policy))
 
 
-def joined(each: Sequence[Circumstances]) -> Circumstances:
+def concatenate(each: Sequence[Circumstances]) -> Circumstances:
     """All pictures one after the other."""
     names = ("images", "labels", "luck", "starts")
     return Circumstances(**{name: torch.cat([getattr(one, name) for one in each]) for name in names})
@@ -140,7 +140,7 @@ class Scorer:
     def privacies(self, policies: Sequence[Policy], first: int, end: int) -> list[dict[str, float]]:
         """The area of each picture."""
         here, at = self._placed(self.scored.take(slice(first, end))), self.score.coefficients
-        ways = [approach(p, here.images, here.starts, here.drawn(p), at, self.against) for p in policies]
+        ways = [approach(p, here.images, here.starts, here.draw(p), at, self.against) for p in policies]
         points, targets = (torch.cat(each) for each in zip(*ways, strict=True))
         found = self.similarity(points, targets, here.labels.repeat(len(policies), 1))
         areas = self.score.area(self.score.curve(found)).unflatten(0, (len(policies), -1))
@@ -149,7 +149,7 @@ class Scorer:
     def accuracies(self, policies: Sequence[Policy]) -> list[dict[str, float]]:
         """The score of each round; the pictures of all rounds are transformed and looked at together."""
         model = self.untrained.to(self.compute.device, self.compute.dtype)
-        everyone = self._placed(joined(self.rounds))
+        everyone = self._placed(concatenate(self.rounds))
         fed = torch.stack([everyone.fed(policy) for policy in policies])
         rows = jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2])
         each = rows.split([len(one.images) for one in self.rounds], 1)

@@ -35,7 +35,7 @@ def chosen(
         return "sweep", Sweep(one, graph_of(one.model)), ()
     except CannotSweep as why:
         if wanted == "sweep":
-            raise ConfigError(f"--backend sweep: {why}, use --backend auto") from why
+            raise ConfigError(f"sweep cannot run this: {why}, use `backend = auto`", key="backend") from why
         note = f"sweep cannot run this: {why}"
     if not next(iter(one.params.values())).is_cuda:  # measured: there vmap is two to five times slower than a loop
         return "loop", Loop(one), (note, "vmap was not tried: on a CPU it is slower than one picture after the other")
@@ -49,7 +49,7 @@ def check_sweep(one: OnePicture, shape: Sequence[int], classes: int) -> None:
     """Two images with two points each of random pictures in float64, against the reference: whatever a model does
     that no rule foresaw (hooks, shared weights, mixing along the batch) shows here and not in a score."""
     precise = in_double(one)
-    fed, labels = drawn((2, 3, *shape), precise), drawn((2, classes), precise).softmax(-1)
+    fed, labels = draw_like((2, 3, *shape), precise), draw_like((2, classes), precise).softmax(-1)
     try:
         got, expected = Sweep(precise, graph_of(precise.model))(fed, labels), Loop(precise)(fed, labels)
     except (CannotSweep, torch.OutOfMemoryError):
@@ -66,7 +66,7 @@ def in_double(one: OnePicture) -> OnePicture:
     return OnePicture(copy.deepcopy(one.model).double(), one.training, params)
 
 
-def drawn(shape: Sequence[int], one: OnePicture) -> Tensor:
+def draw_like(shape: Sequence[int], one: OnePicture) -> Tensor:
     return uniform(shape, Seed().rng(), next(iter(one.params.values())))
 
 
@@ -79,7 +79,7 @@ def relative(got: Tensor, expected: Tensor) -> float:
 
 def trouble_with_vmap(one: OnePicture, shape: Sequence[int], classes: int) -> str | None:
     """One picture tells whether `torch.func` can trace the model."""
-    fed, labels = drawn((1, 1, *shape), one), drawn((1, classes), one).softmax(-1)
+    fed, labels = draw_like((1, 1, *shape), one), draw_like((1, classes), one).softmax(-1)
     try:
         Vmap(one)(fed, labels)
     except torch.OutOfMemoryError:

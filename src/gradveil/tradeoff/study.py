@@ -53,17 +53,17 @@ class StudyFolder(RunFolder):
         super().__init__(path / STUDY)
 
     @property
-    def shown(self) -> Path:
+    def user_path(self) -> Path:
         return self.path.parent
 
     def check(self, config: str, provenance: Mapping[str, Any]) -> None:
-        check_outer_folder(self.shown)
+        check_outer_folder(self.user_path)
         super().check(config, provenance)
 
     def create(self) -> None:
         super().create()
         for name in (POINTS, MODELS):
-            (self.shown / name).mkdir(exist_ok=True)
+            (self.user_path / name).mkdir(exist_ok=True)
 
 
 def check_outer_folder(folder: Path) -> None:
@@ -109,7 +109,7 @@ class Study(Experiment[StudyOutcome]):
     def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
         candidates = check_settings(self.settings)
         Pool.of(compute).check(compute.device)
-        check_outer_folder(home.shown)
+        check_outer_folder(home.user_path)
         self.compute = compute
         self.split, self.models = load_study(self.settings)
         check_defenses(self.settings, candidates, self.split, self.models[0])
@@ -131,7 +131,7 @@ class Study(Experiment[StudyOutcome]):
         return replace(outcome, provenance=runner.brief_origin)
 
     def runner(self, runner: Runner) -> StudyRunner:
-        folder, compute = runner.home.shown, self.compute
+        folder, compute = runner.home.user_path, self.compute
         common: dict[str, Any] = {"study": self.settings, "split": self.split, "models": self.models}
         trainer = Trainer(
             **common,

@@ -32,8 +32,8 @@ def contact_sheet(library: Library, picture: Tensor) -> Image.Image:
 def caption(library: Library, place: int) -> str:
     """`3 translateX9: +-0.453`, or what it is the same as."""
     entry, first = library.entries[place], library.alike[place]
-    told = "identity" if first is None else f"same as {first}" if first != place else amount_of(entry)
-    return f"{place} {entry}: {told}" if told else f"{place} {entry}"
+    effect = "identity" if first is None else f"same as {first}" if first != place else amount_of(entry)
+    return f"{place} {entry}: {effect}" if effect else f"{place} {entry}"
 
 
 def amount_of(entry: Entry) -> str:

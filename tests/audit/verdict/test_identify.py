@@ -100,9 +100,9 @@ def test_defenses_are_ranked_by_re_identification_before_decibels():
 
 def test_searches_and_bytes_are_told_to_machines():
     run = run_of(undefended(4), update_bytes={"easy": {"none": 57_294}})
-    told = to_json(run, judge(run))
-    assert told["findings"][0]["update_bytes"] == told["cells"][0]["update_bytes"] == 57_294
-    search = told["findings"][0]["searches"]["retrieval"]
+    content = to_json(run, judge(run))
+    assert content["findings"][0]["update_bytes"] == content["cells"][0]["update_bytes"] == 57_294
+    search = content["findings"][0]["searches"]["retrieval"]
     assert (search["hits"], search["of"], search["chance"]) == (4, 4, pytest.approx(0.001))
     assert search["low"] < 1 == search["high"]
 

@@ -104,7 +104,7 @@ class CellResult:
         return sum(record.status == "ok" and record.has_truth for record in self.records)
 
     @property
-    def shown(self) -> int:
+    def reconstructions(self) -> int:
         """Reconstructions, scored or not."""
         return self.attempted - self.failed
 

@@ -44,7 +44,7 @@ class Finding:
 
     def supports(self, claim: float) -> bool:
         """Whether "at most this share of such pictures leaks" may be said. Only of a defense without a finding."""
-        return self.verdict == "no leak found" and supports(claim, self.tally.counted, self.tally.scored)
+        return self.verdict == "no leak found" and supports(claim, self.tally.hits, self.tally.scored)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -50,18 +50,18 @@ class Tally:
         return sum(record.status == "failed" for record in self.records)
 
     @property
-    def counted(self) -> int:
+    def hits(self) -> int:
         """What bounds are about: a picture that was identified counts, whether or not it is close."""
         return max(self.leaked, self.identified or 0)
 
     @property
     def interval(self) -> Interval:
-        return rate_interval(self.counted, self.scored)
+        return rate_interval(self.hits, self.scored)
 
     @property
     def at_most(self) -> float:
         """No larger share of such pictures leaks to these attacks, with 95 % confidence."""
-        return at_most(self.counted, self.scored)
+        return at_most(self.hits, self.scored)
 
     @property
     def beats_chance(self) -> bool:
@@ -92,7 +92,7 @@ def tally_run(run: Run, baselines: Baselines) -> list[Tally]:
 
 def _worst_first(tally: Tally) -> tuple[bool, str, bool, float, float, float, str]:
     """By re-identification, then by squared error."""
-    share, found = tally.counted / max(tally.scored, 1), sum(search.share for search in tally.searches)
+    share, found = tally.hits / max(tally.scored, 1), sum(search.share for search in tally.searches)
     near = tally.worst[CLOSENESS.name].worst if CLOSENESS.name in tally.worst else float("-inf")
     return tally.role == "variation", tally.scenario, not tally.undefended, -share, -found, -near, tally.defense
 

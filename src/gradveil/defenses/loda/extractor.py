@@ -22,7 +22,7 @@ from gradveil.models.start import Shape
 UNTRAINED = "untrained"
 DIGEST = re.compile(r"(.+)#([0-9a-f]{16})")
 LAST = "fc.weight"  # of every model of the catalogue
-TRAIN = "gradveil train-extractor DATA --model resnet18 --out extractor.safetensors"
+TRAIN = "gradveil train-extractor"
 
 
 def check_extractor(spec: str) -> str:

@@ -83,14 +83,14 @@ class Decoder:
             inside = self.scale.inside(encodings).detach().requires_grad_()
             there = self.extract(self.scale.pictures(inside))
 
-        def left(x: Tensor) -> Tensor:
+        def distance(x: Tensor) -> Tensor:
             with torch.enable_grad():
                 apart = [weigh(a.detach() - b, self.reduce) for a, b in zip(there, self.extract(x), strict=True)]
                 (pulled,) = torch.autograd.grad(there, inside, apart, create_graph=True)
                 slope = pulled - c * weigh(inside.detach() - self.scale.inside(x), self.reduce)
                 return size(outward_left_out(slope, encodings) if self.projected else slope, "sum")
 
-        return left
+        return distance
 
 
 def outward_left_out(slope: Tensor, encodings: Tensor) -> Tensor:
