@@ -133,7 +133,7 @@ def test_a_model_that_looks_at_its_neighbors_is_found_out():
 
 
 def test_sweep_by_name_where_it_cannot_is_one_clear_error():
-    with pytest.raises(ConfigError, match=r"--backend sweep: .*use --backend auto"):
+    with pytest.raises(ConfigError, match=r"backend: sweep cannot run this: .*use `backend = auto`"):
         Similarity(Branching(), LocalTraining(), replace(DOUBLE, backend="sweep"))(*pictures())
 
 
