@@ -57,11 +57,16 @@ def test_it_prints_a_table_and_writes_a_file_that_an_audit_takes(desk: Path, cap
         "journal.jsonl",
         "images",
         "report.html",
+        "seal.json",
     }
+    assert given("verify", str(run)) == 0
     before = (desk / "policy.json").read_bytes()
     assert given(*SMALL, "--workers", "1", "--quiet") == 0  # the same search: all is there already
     assert (desk / "policy.json").read_bytes() == before
     assert list((desk / "runs").iterdir()) == [run]
+    assert given("verify", str(run)) == 0
+    (run / "journal.jsonl").write_bytes(b"")
+    assert given("verify", str(run)) == 2
 
 
 @pytest.mark.more

@@ -37,6 +37,9 @@ def test_a_table_a_page_and_the_numbers(
     for point in content["points"]:
         assert point["label"] in said
     assert {"none", "gaussian-0.1", "prune-0.5"} == {point["label"] for point in content["points"]}
+    assert given("verify", str(folder)) == 0
+    assert given(*TINY, "--workers", "0") == 0  # the same study: all is there already
+    assert given("verify", str(folder)) == 0
     text = (folder / "report.html").read_text()
     assert "<script" not in text
     assert "http:" not in text.replace("http://www.w3.org/2000/svg", "")

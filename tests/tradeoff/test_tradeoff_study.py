@@ -94,7 +94,7 @@ def test_what_it_leaves_behind(found: tuple[StudyOutcome, Path]) -> None:
     outcome, folder = found
     write_study_page(outcome, folder / "report.html")
     assert {path.name for path in folder.iterdir()} <= {
-        "study", "points", "models", "tradeoff.json", "report.html", "unfinished",
+        "study", "points", "models", "tradeoff.json", "report.html", "unfinished", "seal.json",
     }  # fmt: skip
     assert json.loads((folder / "tradeoff.json").read_text()) == json.loads(json.dumps(outcome.to_json()))
     for point in outcome.points:

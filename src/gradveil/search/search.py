@@ -28,6 +28,7 @@ from gradveil.experiment.parallel.pool import Pool
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
 from gradveil.experiment.runner import Runner
+from gradveil.experiment.seal import seal
 from gradveil.search import confirm
 from gradveil.search.context import SearchContext, prepare_context
 from gradveil.search.curves import Watch, curves
@@ -106,6 +107,7 @@ class Search(Experiment[SearchOutcome]):
 
     def write(self, outcome: SearchOutcome, folder: Path) -> None:
         write_search_page(folder / REPORT, outcome, read(folder / JOURNAL))
+        seal(folder)
 
 
 def _stages(settings: SearchSettings) -> int:

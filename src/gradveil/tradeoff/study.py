@@ -24,11 +24,12 @@ from gradveil.core.hashes import hash_models
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
 from gradveil.experiment.experiment import Experiment, run
-from gradveil.experiment.folder import REPORT, RunFolder
+from gradveil.experiment.folder import REPORT, SEAL, RunFolder
 from gradveil.experiment.parallel.pool import Pool
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
 from gradveil.experiment.runner import Runner
+from gradveil.experiment.seal import seal
 from gradveil.tradeoff.defenses import Candidate, noise
 from gradveil.tradeoff.estimates import front, next_scale
 from gradveil.tradeoff.leakage import Auditor
@@ -41,7 +42,7 @@ from gradveil.tradeoff.split import StudySplit, split_pictures
 from gradveil.tradeoff.training import Trainer
 
 STUDY, POINTS, MODELS, UNFINISHED, RESULT = "study", "points", "models", "unfinished", "tradeoff.json"
-OURS = {STUDY, POINTS, MODELS, UNFINISHED, RESULT, REPORT}
+OURS = {STUDY, POINTS, MODELS, UNFINISHED, RESULT, REPORT, SEAL}
 
 
 class StudyFolder(RunFolder):
@@ -64,6 +65,10 @@ class StudyFolder(RunFolder):
         super().create()
         for name in (POINTS, MODELS):
             (self.user_path / name).mkdir(exist_ok=True)
+
+    def prepare(self, config: str, provenance: Mapping[str, Any]) -> None:
+        (self.user_path / SEAL).unlink(missing_ok=True)  # what it says is about to change
+        super().prepare(config, provenance)
 
 
 def check_outer_folder(folder: Path) -> None:
@@ -145,6 +150,7 @@ class Study(Experiment[StudyOutcome]):
     def write(self, outcome: StudyOutcome, folder: Path) -> None:
         outcome.write(folder / RESULT)
         write_study_page(outcome, folder / REPORT)
+        seal(folder)
 
 
 def load_study(study: StudySettings) -> tuple[StudySplit, tuple[nn.Module, ...]]:
