@@ -67,12 +67,12 @@ def planted(args: argparse.Namespace) -> dict[str, Any]:
     for variant in [*variants(args.count), *shipped_variants()]:
         model, images = plant(variant)
         without, with_pictures = inspect(model), inspect(model, images)
-        told = {"weights": _but_structure(without), "pictures": _but_structure(with_pictures)}
-        told |= {"all, no pictures": without.planted, "all": with_pictures.planted}
-        counts.update(f"{variant.attack}: {name}" for name, found in told.items() if found)
+        report = {"weights": _but_structure(without), "pictures": _but_structure(with_pictures)}
+        report |= {"all, no pictures": without.planted, "all": with_pictures.planted}
+        counts.update(f"{variant.attack}: {name}" for name, found in report.items() if found)
         counts[f"{variant.attack}: planted"] += 1
-        if not all(told.values()):
-            missed.append(f"{variant} by {[name for name, found in told.items() if not found]}")
+        if not all(report.values()):
+            missed.append(f"{variant} by {[name for name, found in report.items() if not found]}")
     return {"counts": dict(counts), "rates": _rates(counts, ("rtf", "cah")), "missed": missed}
 
 

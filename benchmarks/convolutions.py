@@ -55,8 +55,8 @@ def compared(name: str, clients: int, pictures: int, pixels: int, steps: int, de
     maps, other = timed(lambda: match(fed), Trilinear(), device)
     outer, third = timed(lambda: known(fed), Trilinear(), device)
     off = max(float((one - slope).norm() / slope.norm()) for one in (other, third))
-    told = {"torch_ms": plain, "maps_ms": maps, "outer_ms": outer, "ratio": plain / outer}
-    return {key: round(value, 2) for key, value in told.items()} | {"off": off}
+    report = {"torch_ms": plain, "maps_ms": maps, "outer_ms": outer, "ratio": plain / outer}
+    return {key: round(value, 2) for key, value in report.items()} | {"off": off}
 
 
 def round_of(name: str, shape: tuple[int, ...], steps: int, device: str) -> tuple[Vmap, Tensor]:

@@ -85,8 +85,8 @@ def timed(name: str, attack: Any, pictures: Tensor, known: Batch, args: argparse
     got = attack.reconstruct(seen, Seed(0))
     nearest = torch.cdist(got.images[0][got.found[0]].flatten(1), pictures.flatten(1)).amin(1)
     exact = int((nearest / pictures[0].numel() ** 0.5 < 1e-4).sum())
-    told = {"attack": name, "plant_ms": plant, "read_ms": read, "found": int(got.found.sum()), "exact": exact}
-    return told | memory("plant", planting, args) | memory("read", reading, args)
+    report = {"attack": name, "plant_ms": plant, "read_ms": read, "found": int(got.found.sum()), "exact": exact}
+    return report | memory("plant", planting, args) | memory("read", reading, args)
 
 
 def observed(sent: nn.Module, pictures: Tensor) -> Observation:

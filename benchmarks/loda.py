@@ -40,7 +40,7 @@ def main() -> None:
         defense = PRESETS[name](extractor=extractor, steps=asked.steps, cache=False, bf16=half)
         with compute.active():
             seconds = seconds_per_picture(defense, pictures)
-        print(json.dumps(told(name, seconds, asked, compute)), flush=True)
+        print(json.dumps(report_of(name, seconds, asked, compute)), flush=True)
 
 
 def seconds_per_picture(defense: Loda, like: torch.Tensor) -> float:
@@ -58,7 +58,7 @@ def timed(defense: Loda, pictures: torch.Tensor) -> float:
     return time.perf_counter() - start
 
 
-def told(name: str, seconds: float, asked: argparse.Namespace, compute: Compute) -> dict[str, object]:
+def report_of(name: str, seconds: float, asked: argparse.Namespace, compute: Compute) -> dict[str, object]:
     return {
         "preset": name,
         "extractor": asked.extractor or asked.model,

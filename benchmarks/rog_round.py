@@ -40,9 +40,9 @@ def main() -> None:
     seen = round_of(args)
     alone = [seen.take([client]) for client in range(min(args.alone, args.clients))]
     results = {
-        f"vmap, {len(alone)} clients one by one": told("vmap one by one", timed(alone, args, "vmap")),
-        f"loop, {len(alone)} clients one by one": told("loop one by one", timed(alone, args, "loop")),
-        f"vmap, {args.clients} clients at once": told("vmap at once", timed([seen], args, "vmap")),
+        f"vmap, {len(alone)} clients one by one": report_of("vmap one by one", timed(alone, args, "vmap")),
+        f"loop, {len(alone)} clients one by one": report_of("loop one by one", timed(alone, args, "loop")),
+        f"vmap, {args.clients} clients at once": report_of("vmap at once", timed([seen], args, "vmap")),
     }
     single, loop, many = (r["client_steps_per_second"] for r in results.values())
     summary = {
@@ -58,7 +58,7 @@ def main() -> None:
         args.out.write_text(json.dumps(summary, indent=1) + "\n")
 
 
-def told(name: str, result: dict[str, Any]) -> dict[str, Any]:
+def report_of(name: str, result: dict[str, Any]) -> dict[str, Any]:
     """On the screen at once, in case the rest takes too long; what is short comes first."""
     print(json.dumps({name: result}), flush=True)
     return result

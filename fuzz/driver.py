@@ -36,10 +36,10 @@ def main(one: One, name: str, arguments: Sequence[str] | None = None) -> None:
     print(f"{name}: {done:,} inputs in {time.monotonic() - start:.0f} s, none broke the contract", file=sys.stderr)
 
 
-def must(holds: bool, told: str) -> None:
+def must(holds: bool, message: str) -> None:
     """A line of a contract."""
     if not holds:
-        raise AssertionError(told)
+        raise AssertionError(message)
 
 
 def mutated(content: bytes, rng: random.Random) -> bytes:

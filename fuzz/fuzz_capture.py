@@ -213,14 +213,14 @@ def refused(content: bytes, what: str) -> str:
     try:
         examined(path)
     except GradveilError as error:
-        told = str(error)
+        message = str(error)
     else:
         raise AssertionError(f"{what}: not refused")
     must(time.monotonic() - start < SLOWEST, f"{what}: took {time.monotonic() - start:.1f} s")
-    must(told.startswith(f"{path}: "), f"{what}: the file is not named: {told[:200]}")
-    must("\n" not in told[:5000] or what in ("bad_name", "bad_json"), f"{what}: more than a line: {told[:200]}")
+    must(message.startswith(f"{path}: "), f"{what}: the file is not named: {message[:200]}")
+    must("\n" not in message[:5000] or what in ("bad_name", "bad_json"), f"{what}: more than a line: {message[:200]}")
     must(sorted(Path(FOLDER.name).iterdir()) == before, f"{what}: something was written")
-    return told
+    return message
 
 
 def examined(path: Path) -> None:

@@ -39,9 +39,9 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     for choice in args.attacks:
         name, _, rest = choice.partition(":")
-        told = attacked(name, scenario_of_all, rest, args)
-        (args.out / f"{choice.replace(':', '-')}.json").write_text(json.dumps(told) + "\n")
-        print(json.dumps({key: value for key, value in told.items() if key != "per_picture_psnr"}), flush=True)
+        report = attacked(name, scenario_of_all, rest, args)
+        (args.out / f"{choice.replace(':', '-')}.json").write_text(json.dumps(report) + "\n")
+        print(json.dumps({key: value for key, value in report.items() if key != "per_picture_psnr"}), flush=True)
 
 
 def arguments() -> argparse.Namespace:

@@ -46,44 +46,44 @@ def main() -> None:
     data = pictures_of(args, "test")
     benches = {path.stem: bench_of(args, data, path) for path in args.weights}
     policies = [Policy.parse("none"), *drawn(args.policies)]
-    told = begun(policies, benches, args)
+    report = begun(policies, benches, args)
     half_trained = model_of(args.model, data, args.semi, args.device)
-    score("half-trained", policies, replace(next(iter(benches.values())), model=half_trained), told, args)
-    attack_all(policies, benches, told, args)
+    score("half-trained", policies, replace(next(iter(benches.values())), model=half_trained), report, args)
+    attack_all(policies, benches, report, args)
     for name, bench in benches.items():  # last, since the figure does without
-        score(name, policies, bench, told, args)
-    told["correlation"] = correlations(told)
-    write(told, args.out)
-    print(json.dumps({"seconds": told["seconds"], "correlation": told["correlation"]}, indent=1))
+        score(name, policies, bench, report, args)
+    report["correlation"] = correlations(report)
+    write(report, args.out)
+    print(json.dumps({"seconds": report["seconds"], "correlation": report["correlation"]}, indent=1))
 
 
 def begun(policies: list[Policy], benches: Mapping[str, Bench], args: argparse.Namespace) -> dict[str, Any]:
     """What the file has already, if it was made with the same options; it may lack models or policies."""
     same: dict[str, Any] = {"model": args.model, "images": args.images, "scored": args.scored, "steps": args.steps}
     same |= {"tv": args.tv, "policies": list(map(str, policies))}
-    told: dict[str, Any] = same | {"note": "the first policy is the control, in no coefficient"}
-    told |= {"scores": {}, "psnr": {}, "seconds": {}}
+    report: dict[str, Any] = same | {"note": "the first policy is the control, in no coefficient"}
+    report |= {"scores": {}, "psnr": {}, "seconds": {}}
     if args.out.exists():
-        told = json.loads(args.out.read_text())
-        if any(told[key] != value for key, value in same.items()):
+        report = json.loads(args.out.read_text())
+        if any(report[key] != value for key, value in same.items()):
             raise ConfigError(f"{args.out}: made with other options, take another --out")
     for name in benches:
-        told["psnr"].setdefault(name, {kind: [] for kind in KINDS})
-    return told
+        report["psnr"].setdefault(name, {kind: [] for kind in KINDS})
+    return report
 
 
-def write(told: dict[str, Any], out: Path) -> None:
-    out.write_text(json.dumps(told) + "\n")
+def write(report: dict[str, Any], out: Path) -> None:
+    out.write_text(json.dumps(report) + "\n")
 
 
-def score(name: str, policies: list[Policy], bench: Bench, told: dict[str, Any], args: argparse.Namespace) -> None:
-    if name in told["scores"]:
+def score(name: str, policies: list[Policy], bench: Bench, report: dict[str, Any], args: argparse.Namespace) -> None:
+    if name in report["scores"]:
         return
     begin = time.perf_counter()
-    told["scores"][name] = scores_of(policies, bench, args.scored)
-    told["seconds"][f"scores, {name}"] = round(time.perf_counter() - begin, 1)
-    write(told, args.out)
-    print(f"scores, {name}: {told['seconds'][f'scores, {name}']} s", flush=True)
+    report["scores"][name] = scores_of(policies, bench, args.scored)
+    report["seconds"][f"scores, {name}"] = round(time.perf_counter() - begin, 1)
+    write(report, args.out)
+    print(f"scores, {name}: {report['seconds'][f'scores, {name}']} s", flush=True)
 
 
 def scores_of(policies: list[Policy], bench: Bench, images: int) -> dict[str, list[float]]:
@@ -103,22 +103,22 @@ def scores_of(policies: list[Policy], bench: Bench, images: int) -> dict[str, li
 
 
 def attack_all(
-    policies: list[Policy], benches: dict[str, Bench], told: dict[str, Any], args: argparse.Namespace
+    policies: list[Policy], benches: dict[str, Bench], report: dict[str, Any], args: argparse.Namespace
 ) -> None:
     """Group by group, without those that are in the file; of the first policies only where the time runs out."""
     begin, size, last = time.perf_counter(), max(1, args.together // args.images), 0.0
-    before = told["seconds"].get("attacks", 0.0)
+    before = report["seconds"].get("attacks", 0.0)
     for first in range(0, len(policies), size):
         here, end = time.perf_counter(), min(first + size, len(policies))
         if first and here - begin + last > args.seconds:
             break
         for name, bench in benches.items():
-            done = len(told["psnr"][name]["fed"])
+            done = len(report["psnr"][name]["fed"])
             if done < end:
-                extend(told["psnr"][name], attacked(policies[max(first, done) : end], bench, args))
-                told["seconds"]["attacks"] = round(before + time.perf_counter() - begin, 1)
-                write(told, args.out)
-                print(f"{name}: {end} policies, {told['seconds']['attacks']} s", flush=True)
+                extend(report["psnr"][name], attacked(policies[max(first, done) : end], bench, args))
+                report["seconds"]["attacks"] = round(before + time.perf_counter() - begin, 1)
+                write(report, args.out)
+                print(f"{name}: {end} policies, {report['seconds']['attacks']} s", flush=True)
         last = time.perf_counter() - here
 
 
@@ -150,12 +150,12 @@ def mean_psnr(got: Tensor, true: Tensor, images: int) -> list[float]:
     return [round(x, 4) for x in METRICS["psnr"]().score(got, true).view(-1, images).mean(1).tolist()]
 
 
-def correlations(told: dict[str, Any]) -> dict[str, Any]:
+def correlations(report: dict[str, Any]) -> dict[str, Any]:
     """Both coefficients with their intervals, for every model attacked, model scored with, similarity and PSNR."""
     found = {}
-    for attacked_model, psnr in told["psnr"].items():
+    for attacked_model, psnr in report["psnr"].items():
         for scorer in ("half-trained", attacked_model):
-            for similarity, scores in told["scores"].get(scorer, {}).items():  # a run may have been ended before
+            for similarity, scores in report["scores"].get(scorer, {}).items():  # a run may have been ended before
                 for kind, seen in psnr.items():
                     name = f"{attacked_model} by {scorer}, {similarity}, {kind}"
                     found[name] = coefficients(scores[1 : len(seen)], seen[1:])

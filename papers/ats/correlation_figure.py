@@ -38,28 +38,28 @@ KINDS = {
 def main() -> None:
     if len(sys.argv) not in (3, 4, 5) or not set(sys.argv[3:4]) <= set(AXES):
         sys.exit(__doc__)
-    told = json.loads(Path(sys.argv[1]).read_text())
+    report = json.loads(Path(sys.argv[1]).read_text())
     for operations in sys.argv[4:]:
-        told = without(told, set(operations.split(",")))
-    Path(sys.argv[2]).write_text(chart(told, *sys.argv[3:4]).svg())
-    print(table(told))
+        report = without(report, set(operations.split(",")))
+    Path(sys.argv[2]).write_text(chart(report, *sys.argv[3:4]).svg())
+    print(table(report))
 
 
-def without(told: dict[str, Any], operations: set[str]) -> dict[str, Any]:
+def without(report: dict[str, Any], operations: set[str]) -> dict[str, Any]:
     """The control, and the policies that hold none of these operations."""
-    kept = [place for place, policy in enumerate(told["policies"]) if not operations & set(policy.split("-"))]
+    kept = [place for place, policy in enumerate(report["policies"]) if not operations & set(policy.split("-"))]
 
     def of(values: dict[str, list[float]]) -> dict[str, list[float]]:
         return {key: [each[place] for place in kept if place < len(each)] for key, each in values.items()}
 
-    lists = {name: {model: of(values) for model, values in told[name].items()} for name in ("scores", "psnr")}
-    return told | lists | {"policies": [told["policies"][place] for place in kept]}
+    lists = {name: {model: of(values) for model, values in report[name].items()} for name in ("scores", "psnr")}
+    return report | lists | {"policies": [report["policies"][place] for place in kept]}
 
 
-def chart(told: dict[str, Any], kind: str = "fed", similarity: str = "flat") -> Chart:
-    scores, names = told["scores"]["half-trained"][similarity], told["policies"]
+def chart(report: dict[str, Any], kind: str = "fed", similarity: str = "flat") -> Chart:
+    scores, names = report["scores"]["half-trained"][similarity], report["policies"]
     series = []
-    for name, psnr in told["psnr"].items():
+    for name, psnr in report["psnr"].items():
         points = list(zip(scores[1:], psnr[kind][1:], strict=False))  # a run may have been ended before the last
         series.append(Series(name=name, points=points, titles=names[1:]))
     return Chart(
@@ -67,13 +67,13 @@ def chart(told: dict[str, Any], kind: str = "fed", similarity: str = "flat") -> 
         x=f"privacy score: area under the {similarity} similarity of gradients",
         y=AXES[kind],
         series=series,
-        horizontals=[psnr[kind][0] for psnr in told["psnr"].values() if psnr[kind]],
+        horizontals=[psnr[kind][0] for psnr in report["psnr"].values() if psnr[kind]],
     )
 
 
-def table(told: dict[str, Any]) -> str:
+def table(report: dict[str, Any]) -> str:
     """One row for each model attacked, model scored with, and similarity: Pearson's against each PSNR."""
-    found = correlations(told)
+    found = correlations(report)
     lines = [
         "| attacked | scored with | similarity | seen | Pearson | Fisher | bootstrap | Spearman | Fieller | policies |",
         "|---|---|---|---|---|---|---|---|---|---|",

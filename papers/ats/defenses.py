@@ -101,10 +101,10 @@ def measured(label: str, attacker: str, bench: Bench, args: argparse.Namespace) 
     defense = row(label)
     seen, truth = bench.observed(defense, args.images, aware=attacker == "adaptive", first=args.first)
     attack = invertgrad(steps=args.steps, tv=args.tv, rate=args.rate, without=tuple(args.without))
-    told = attacked(attack, seen, truth, bench, defense)
+    report = attacked(attack, seen, truth, bench, defense)
     if attacker != "unaware":  # the same is sent, and encoding it takes as long as the attack
-        return told
-    return {"bytes": encoded_size({key: update[0].cpu() for key, update in seen.update.items()})} | told
+        return report
+    return {"bytes": encoded_size({key: update[0].cpu() for key, update in seen.update.items()})} | report
 
 
 def arguments() -> argparse.Namespace:

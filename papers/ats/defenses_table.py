@@ -95,14 +95,14 @@ def summary(parts: Sequence[Line], scores: dict[int, float]) -> Line:
     budgets = {(part["steps"], part.get("rate", OLD["rate"])) for part in parts}
     if len(budgets) > 1:
         raise SystemExit(f"{parts[0]['defense']}: parts of {sorted(budgets)} (steps, rate) do not belong together")
-    told = {key: parts[0].get(key) for key in ("model", "defense", "attacker", "steps", "rate", "bytes")}
-    told |= {
+    report = {key: parts[0].get(key) for key in ("model", "defense", "attacker", "steps", "rate", "bytes")}
+    report |= {
         "images": len(scores),
         "pictures": list(scores),
         "psnr_private": about(torch.tensor(list(scores.values()))),
     }
     counts = {key: sum(part[key] for part in parts) for key in ("identified_private", "failed", "seconds")}
-    return told | counts | {"backend": sorted({part["backend"] for part in parts})}
+    return report | counts | {"backend": sorted({part["backend"] for part in parts})}
 
 
 def compared(knowing: Line, unaware: Line) -> Line:
@@ -120,8 +120,14 @@ def table(cells: dict[tuple[str, str], Line]) -> list[str]:
     for label in ROWS:
         unaware, knowing = (cells.get((label, attacker)) for attacker in ATTACKERS)
         if unaware is not None:
-            told = [label, *shown(unaware), *known(unaware, knowing), PUBLISHED.get(label, ""), f"{unaware['bytes']:,}"]
-            rows.append("".join(f"| {text} " if text else "| " for text in told) + "|")
+            report = [
+                label,
+                *shown(unaware),
+                *known(unaware, knowing),
+                PUBLISHED.get(label, ""),
+                f"{unaware['bytes']:,}",
+            ]
+            rows.append("".join(f"| {text} " if text else "| " for text in report) + "|")
     return rows
 
 

@@ -120,7 +120,7 @@ class Curve:
         self.seconds += result.seconds
         if result.accuracy is None:
             return
-        told: dict[str, Any] = {
+        report: dict[str, Any] = {
             "defense": self.name,
             "epoch": result.round / self.each,
             "round": result.round,
@@ -133,8 +133,8 @@ class Curve:
         }
         self.losses, self.seconds = [], 0.0
         with open(self.path, "a") as file:
-            file.write(json.dumps(told) + "\n")
-        print(json.dumps(told), flush=True)
+            file.write(json.dumps(report) + "\n")
+        print(json.dumps(report), flush=True)
         if time.monotonic() - self.begin > self.args.limit_seconds:
             raise OutOfTime
 

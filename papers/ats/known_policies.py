@@ -35,7 +35,7 @@ def main() -> None:
         tell({"policy": policy, "attacker": "blank", **blank(bench, defense, args.images)}, args.out)
         for attacker, attack, options in attackers(policy, args):
             seen, truth = bench.observed(defense, args.images, aware=attacker == "exact")
-            told = attacked(ATTACKS[attack](steps=args.steps, **options), seen, truth, bench, defense)
+            report = attacked(ATTACKS[attack](steps=args.steps, **options), seen, truth, bench, defense)
             head = {
                 "policy": policy,
                 "attacker": attacker,
@@ -43,7 +43,7 @@ def main() -> None:
                 "steps": args.steps,
                 "images": args.images,
             }
-            tell(head | told, args.out)
+            tell(head | report, args.out)
 
 
 def blank(bench: Bench, defense: Defense, count: int) -> dict[str, Any]:

@@ -45,8 +45,8 @@ def main() -> None:
         begin = time.perf_counter()
         trained(kind, name, model, train_set, args)
         save(model, args.out / f"{kind}-{name}")
-        told = {"model": choice, "seconds": round(time.perf_counter() - begin, 1), "epochs": epochs_of(kind, args)}
-        print(json.dumps(told | {"accuracy": accuracy(model, Batch(test_set.images, test_set.targets))}), flush=True)
+        report = {"model": choice, "seconds": round(time.perf_counter() - begin, 1), "epochs": epochs_of(kind, args)}
+        print(json.dumps(report | {"accuracy": accuracy(model, Batch(test_set.images, test_set.targets))}), flush=True)
 
 
 def epochs_of(kind: str, args: argparse.Namespace) -> int:

@@ -37,9 +37,9 @@ def main() -> None:
     texts = [*map(str, range(50)), *POLICIES]
     begin = time.perf_counter()
     found = {text: scored(Policy.parse(text), args, bench, fresh) for text in texts}
-    told = {"seconds": time.perf_counter() - begin, "images": args.images, "scores": found, "library": names()}
-    args.out.write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps({"seconds": told["seconds"], "images": args.images}))
+    report = {"seconds": time.perf_counter() - begin, "images": args.images, "scores": found, "library": names()}
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps({"seconds": report["seconds"], "images": args.images}))
 
 
 def names() -> list[str]:
@@ -53,19 +53,19 @@ def scored(policy: Policy, args: argparse.Namespace, bench: Any, fresh: Any) -> 
     starts = uniform(pictures.shape, Seed(2).at("starts").rng(), pictures)
     draw = policy.draw(args.images, Seed(2).at("draw").rng())
     similarity = Similarity(bench.model, LocalTraining(), bench.compute)
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for kind, score in PRIVACY_SCORES.items():
         for against in ("unaware", "adaptive"):
             each = areas(score, similarity, policy, pictures, labels, starts, draw, against)
             between = mean_interval(each.tolist())
-            told[f"{kind}/{against}"] = [each.mean().item(), between.low, between.high] if between else None
+            report[f"{kind}/{against}"] = [each.mean().item(), between.low, between.high] if between else None
     rounds = accuracy_rounds(bench.labels.cpu(), 10, 100, Seed(3), True)
     rates = []
     for which in rounds:
         some = bench.images[which.to(bench.images.device)]
         fed = policy.apply(some, policy.draw(len(some), Seed(2).at("accuracy").rng()))
         rates.append(spread_scores(jacobians(fresh, fed)[None]).item())
-    return told | {"accuracy": sum(rates) / len(rates)}
+    return report | {"accuracy": sum(rates) / len(rates)}
 
 
 def arguments() -> argparse.Namespace:

@@ -28,10 +28,10 @@ def main() -> None:
     if len(sys.argv) != 3:
         sys.exit(__doc__)
     ours, published = map(Path, sys.argv[1:])
-    told = json.loads(ours.read_text())
-    told["with the reproduction"] = compared(told["scores"], columns(published))
-    ours.write_text(json.dumps(told, indent=1) + "\n")
-    print(json.dumps(told["with the reproduction"], indent=1))
+    report_of = json.loads(ours.read_text())
+    report_of["with the reproduction"] = compared(report_of["scores"], columns(published))
+    ours.write_text(json.dumps(report_of, indent=1) + "\n")
+    print(json.dumps(report_of["with the reproduction"], indent=1))
 
 
 def columns(path: Path) -> dict[str, list[float]]:
@@ -42,21 +42,21 @@ def columns(path: Path) -> dict[str, list[float]]:
 
 def compared(scores: Mapping[str, Any], theirs: Mapping[str, Sequence[float]]) -> dict[str, Any]:
     places = range(len(LIBRARY.entries))
-    told: dict[str, Any] = {}
+    report_of: dict[str, Any] = {}
     for name in SCORES:
-        told[name] = coefficients([scores[str(i)][name][0] for i in places], theirs["privacy_score_mean"])
-    told["accuracy"] = coefficients([scores[str(i)]["accuracy"] for i in places], theirs["accuracy_score"])
-    return told
+        report_of[name] = coefficients([scores[str(i)][name][0] for i in places], theirs["privacy_score_mean"])
+    report_of["accuracy"] = coefficients([scores[str(i)]["accuracy"] for i in places], theirs["accuracy_score"])
+    return report_of
 
 
 def coefficients(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
-    found: dict[str, Any] = {"entries": told(ours, theirs)}
+    found: dict[str, Any] = {"entries": report_of(ours, theirs)}
     groups = same_functions()
-    found["functions"] = told(means(ours, groups), means(theirs, groups))
+    found["functions"] = report_of(means(ours, groups), means(theirs, groups))
     return found
 
 
-def told(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
+def report_of(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
     one = spearman(ours, theirs)
     return {"count": len(ours)} | ({} if one is None else {key: round(x, 3) for key, x in asdict(one).items()})
 

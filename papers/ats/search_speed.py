@@ -29,13 +29,13 @@ def main() -> None:
     best: dict[str, float] = {}
     for choice in args.searches:
         strategy, _, against = choice.partition(":")
-        told = searched(strategy, against, args)
+        report = searched(strategy, against, args)
         if strategy == "full":
-            best[against] = told["mean_area_of_top"]
+            best[against] = report["mean_area_of_top"]
         elif against in best:
-            told["above_full"] = told["mean_area_of_top"] / best[against] - 1
-        print(json.dumps(told), flush=True)
-        (args.out / f"search-{strategy}-{against}.json").write_text(json.dumps(told, indent=1) + "\n")
+            report["above_full"] = report["mean_area_of_top"] / best[against] - 1
+        print(json.dumps(report), flush=True)
+        (args.out / f"search-{strategy}-{against}.json").write_text(json.dumps(report, indent=1) + "\n")
 
 
 def searched(strategy: str, against: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -76,12 +76,12 @@ def searched(strategy: str, against: str, args: argparse.Namespace) -> dict[str,
 
 def by_stage(records: list[Record]) -> dict[str, Any]:
     """Seconds and records of each score, and the seconds behind us after a quarter, a half and all of the records."""
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for name in dict.fromkeys(record.attack for record in records):
         each = [record.seconds for record in records if record.attack == name]
         marks = [len(each) // 4, len(each) // 2, len(each)]
-        told[name] = {"records": marks, "seconds": [round(sum(each[:mark]), 1) for mark in marks]}
-    return told
+        report[name] = {"records": marks, "seconds": [round(sum(each[:mark]), 1) for mark in marks]}
+    return report
 
 
 def arguments() -> argparse.Namespace:

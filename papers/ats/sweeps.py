@@ -126,8 +126,8 @@ def attack_missing(policies: Sequence[str], study: Study, attack: Inversion, sta
     bench, defenses = study.bench(stage), [defense_of(policy) for policy in missing]
     rounds = [bench.observed(defense, max(1, study.args.images // batch), batch=batch) for defense in defenses]
     seen, truths = zip(*rounds, strict=True)
-    for policy, told in zip(missing, attacked_together(attack, seen, truths, bench, defenses), strict=True):
-        study.cells[stage, policy, repr(attack), batch] = told
+    for policy, report in zip(missing, attacked_together(attack, seen, truths, bench, defenses), strict=True):
+        study.cells[stage, policy, repr(attack), batch] = report
 
 
 def arguments() -> argparse.Namespace:

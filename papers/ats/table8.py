@@ -76,8 +76,8 @@ def attack_cell(name: str, cell: Cell, args: argparse.Namespace) -> None:
     head = {"cell": name, "model": cell.model, "data": cell.data, "pixels": cell.size, "classes": data.targets.shape[1]}
     head |= {"steps": args.steps, "tv": args.tv, "images": args.images}
     head["others"] = len(bench.images[bench.others or GALLERY])
-    for policy, told in zip(cell.paper, attacked_together(attack, seen, truths, bench, defenses), strict=True):
-        tell(head | {"policy": policy, "paper": cell.paper[policy], **told}, args.out)
+    for policy, report in zip(cell.paper, attacked_together(attack, seen, truths, bench, defenses), strict=True):
+        tell(head | {"policy": policy, "paper": cell.paper[policy], **report}, args.out)
 
 
 def pictures(cell: Cell, args: argparse.Namespace) -> Dataset:

@@ -39,8 +39,8 @@ def main() -> None:
                 model.eval()
                 state = {name: x.detach().cpu().contiguous() for name, x in model.state_dict().items()}
                 save_file(state, args.out / f"stage-{stage}.safetensors")
-                told = {"stage": stage, "step": step, "accuracy": share_right(model, test_set)}
-                print(json.dumps(told), flush=True)
+                report = {"stage": stage, "step": step, "accuracy": share_right(model, test_set)}
+                print(json.dumps(report), flush=True)
                 model.train()
 
     train(model, train_set, args.epochs, after_step=keep)

@@ -45,8 +45,13 @@ def main() -> None:
         np.savez_compressed(args.out / f"{path.stem}.npz", **found)
         means = {f"{weight:g}": round(float(m), 3) for weight, m in zip(TV_WEIGHTS, found["psnr"].mean(0), strict=True)}
         chosen = float(found["psnr"][np.arange(len(found["psnr"])), found["chosen"]].mean())
-        told = {"stage": path.stem, "psnr": means, "default": round(chosen, 3), "seconds": time.perf_counter() - begin}
-        print(json.dumps(told), flush=True)
+        report = {
+            "stage": path.stem,
+            "psnr": means,
+            "default": round(chosen, 3),
+            "seconds": time.perf_counter() - begin,
+        }
+        print(json.dumps(report), flush=True)
 
 
 def arguments() -> argparse.Namespace:

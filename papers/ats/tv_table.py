@@ -26,8 +26,8 @@ def main() -> None:
     parser.add_argument("--command", required=True, help="what made the study, for the record")
     args = parser.parse_args()
     found = [summary(stage, dict(np.load(args.study / f"stage-{stage}.npz"))) for stage in STAGES]
-    told = {"command": args.command, "stages": found}
-    (args.results / "tv-study.json").write_text(json.dumps(told, indent=1) + "\n")
+    report = {"command": args.command, "stages": found}
+    (args.results / "tv-study.json").write_text(json.dumps(report, indent=1) + "\n")
     (args.results / "tv-study.svg").write_text(drawing(found))
     for one in found:
         print(one["stage"], one["psnr"], one["default"], one["default_over_preset"], one["oracle"])
@@ -76,8 +76,8 @@ def held_out(arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     best = max(score, key=lambda e: mean(e, slice(0, half)))
     ours = min(score, key=lambda e: abs(e - 0.25))
     second = slice(half, None)
-    told = {"best_on_first_half": best, "it": mean(best, second), "ours": mean(ours, second)}
-    return {key: round(float(value), 3) for key, value in told.items()}
+    report = {"best_on_first_half": best, "it": mean(best, second), "ours": mean(ours, second)}
+    return {key: round(float(value), 3) for key, value in report.items()}
 
 
 def drawing(found: list[dict[str, Any]]) -> str:

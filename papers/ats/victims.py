@@ -132,25 +132,25 @@ def attacked_together(
     pictures = got.images.float().cpu().clamp(0, 1)
     seconds = (time.perf_counter() - begin) / len(rounds)
     sizes = [len(one.names) for one in rounds]
-    told = []
+    report = []
     for part, loss, truth, defense in zip(pictures.split(sizes), got.loss.split(sizes), truths, defenses, strict=True):
         head = {"seconds": round(seconds, 1), "backend": got.backend, "failed": int((~loss.isfinite()).sum())}
-        told.append(head | compared(part, truth, bench.gallery(defense)) | {"notes": got.notes})
-    return told
+        report.append(head | compared(part, truth, bench.gallery(defense)) | {"notes": got.notes})
+    return report
 
 
 def compared(pictures: Tensor, truth: Truth, others: Mapping[str, Tensor]) -> dict[str, Any]:
     """`identified` counts those that are nearest to their original among all others, transformed too for `fed`; `blank`
     is the PSNR of a gray picture."""
     private, fed = pictures.chunk(2, 1)
-    score, told = METRICS["psnr"]().score, {}
+    score, report = METRICS["psnr"]().score, {}
     for kind, part, true in (("private", private, truth.private), ("fed", fed, truth.fed)):
         original = true.images.float().cpu()
         aligned = align(part, original).images
-        told[f"psnr_{kind}"] = about(score(aligned, original).flatten())
-        told[f"blank_{kind}"] = round(score(torch.full_like(original, 0.5), original).mean().item(), 3)
-        told[f"identified_{kind}"] = int(METRICS["retrieval"](gallery=others[kind]).score(aligned, original).sum())
-    return told
+        report[f"psnr_{kind}"] = about(score(aligned, original).flatten())
+        report[f"blank_{kind}"] = round(score(torch.full_like(original, 0.5), original).mean().item(), 3)
+        report[f"identified_{kind}"] = int(METRICS["retrieval"](gallery=others[kind]).score(aligned, original).sum())
+    return report
 
 
 def about(values: Tensor) -> dict[str, Any]:

@@ -79,9 +79,9 @@ def main() -> None:
                 head |= {"pictures": len(private)}
                 features = Features(copy.deepcopy(model), LAYERS[preset], SHAPE)
                 made = encoded(private, starts, features, READINGS[name], c, asked)
-                told = compared(made, private, starts, features, model, Path(asked.root))
-                told |= by_detail(made, private, others)
-                tell(asked.out / "calibration.jsonl", head | paper(preset, c) | told)
+                report = compared(made, private, starts, features, model, Path(asked.root))
+                report |= by_detail(made, private, others)
+                tell(asked.out / "calibration.jsonl", head | paper(preset, c) | report)
 
 
 def encoded(
@@ -110,13 +110,13 @@ def compared(
             "lpips": METRICS["lpips"](weights=weights),
             "lpips_32": METRICS["lpips"](weights=weights, resize=None),
         }
-    told: dict[str, Any] = {"psnr_of_starts": metrics["psnr"].score(starts, private).mean()}
-    told |= {name: metric.score(made, private).mean() for name, metric in metrics.items()}
-    told |= {"logits": left([model(x) for x in (made, private, starts)])}
-    told["agrees"] = (model(made).argmax(1) == model(private).argmax(1)).float().mean()
-    told["at_0_or_1"] = ((made < 1e-3) | (made > 1 - 1e-3)).float().mean()
+    report: dict[str, Any] = {"psnr_of_starts": metrics["psnr"].score(starts, private).mean()}
+    report |= {name: metric.score(made, private).mean() for name, metric in metrics.items()}
+    report |= {"logits": left([model(x) for x in (made, private, starts)])}
+    report["agrees"] = (model(made).argmax(1) == model(private).argmax(1)).float().mean()
+    report["at_0_or_1"] = ((made < 1e-3) | (made > 1 - 1e-3)).float().mean()
     shares = [left(layer) for layer in zip(*map(features, (made, private, starts)), strict=True)]
-    rounded = {name: round(float(value), 3) for name, value in told.items()}
+    rounded = {name: round(float(value), 3) for name, value in report.items()}
     return rounded | {"features": [round(float(shares[at]), 3) for at in (0, len(shares) // 2, -1)]}
 
 
@@ -124,9 +124,9 @@ def by_detail(made: Tensor, private: Tensor, others: Tensor) -> dict[str, Any]:
     """Whose detail has an encoding? Correlation with the picture's own and the largest with that of 1,000 others."""
     encodings, own, rest = (F.normalize(detail(x)) for x in (made, private, others))
     alike, others_alike = (encodings * own).sum(1), (encodings @ rest.T).amax(1)
-    told = {"detail": alike.mean(), "detail_of_others": others_alike.mean()}
+    report = {"detail": alike.mean(), "detail_of_others": others_alike.mean()}
     found = {"identified_by_detail": int((alike > others_alike).sum())}
-    return {name: round(float(value), 3) for name, value in told.items()} | found
+    return {name: round(float(value), 3) for name, value in report.items()} | found
 
 
 def detail(pictures: Tensor) -> Tensor:
@@ -141,8 +141,8 @@ def left(outputs: Sequence[Tensor]) -> Tensor:
 
 
 def paper(preset: str, c: float) -> dict[str, Any]:
-    told = TABLES[preset].get(int(c))
-    return {} if told is None else {"paper": {"psnr": told[1], "lpips": told[2]}}
+    report = TABLES[preset].get(int(c))
+    return {} if report is None else {"paper": {"psnr": report[1], "lpips": report[2]}}
 
 
 def tell(path: Path, row: dict[str, Any]) -> None:

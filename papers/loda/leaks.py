@@ -61,12 +61,12 @@ def leaked(study: Study, label: str) -> dict[str, Any]:
 def on_gradients(study: Study, label: str) -> dict[str, Any]:
     """No defense, and those that change gradients."""
     defense, private = study.defense(label), victims(study, study.asked.images)
-    told: dict[str, Any] = {}
+    report: dict[str, Any] = {}
     for attacker in ("unaware", "adaptive") if defense.has_adaptive_attacker else ("unaware",):
         seen = one_by_one(study, private, defense, aware=attacker == "adaptive")
         got = inverted(study, seen, inner(study, label))
-        told[attacker] = study.compared(got, private.images)
-    return told
+        report[attacker] = study.compared(got, private.images)
+    return report
 
 
 def on_encodings(study: Study, label: str) -> dict[str, Any]:
@@ -75,16 +75,16 @@ def on_encodings(study: Study, label: str) -> dict[str, Any]:
     seen = one_by_one(study, Batch(encodings, private.labels))
     got = inverted(study, seen, inner(study, label))
     assert isinstance(defense, Loda)
-    told: dict[str, Any] = {"reduce": defense.reduce, "units": defense.units}
-    told |= {"unaware": study.compared(got, private.images), "fed": study.compared(got, encodings)}
-    told["encodings seen, as they are"] = study.compared(encodings, private.images)
+    report: dict[str, Any] = {"reduce": defense.reduce, "units": defense.units}
+    report |= {"unaware": study.compared(got, private.images), "fed": study.compared(got, encodings)}
+    report["encodings seen, as they are"] = study.compared(encodings, private.images)
     ways: dict[str, Attack] = {"adaptive": loda_inverse(), "adaptive, as in the paper": loda_inverse_paper()}
     for name, attack in ways.items():
         for where, known in ((name, got), (f"encodings seen, {name}", encodings)):
             given = replace(seen, defense=defense, encodings=known.unsqueeze(1))
             undone = attack.reconstruct(given, Seed(study.asked.seed), study.compute)
-            told[where] = study.compared(undone.images.flatten(0, 1), private.images) | {"notes": undone.notes}
-    return told
+            report[where] = study.compared(undone.images.flatten(0, 1), private.images) | {"notes": undone.notes}
+    return report
 
 
 def on_mixtures(study: Study, label: str) -> dict[str, Any]:
@@ -95,15 +95,17 @@ def on_mixtures(study: Study, label: str) -> dict[str, Any]:
     singles = one_by_one(study, Batch(encodings, labels))
     got = inverted(study, singles, inner(study, label))
     largest = private.images[weights.argmax(1)]
-    told = {"rounds": len(rounds.history) + 1, "private": len(private.images)}
-    told |= {"unaware": study.compared(got, largest), "fed": study.compared(got, encodings)}
-    told["encodings seen, as they are"] = study.compared(encodings, largest)
+    report = {"rounds": len(rounds.history) + 1, "private": len(private.images)}
+    report |= {"unaware": study.compared(got, largest), "fed": study.compared(got, encodings)}
+    report["encodings seen, as they are"] = study.compared(encodings, largest)
     decoded = undone(study, rounds, got)
-    told["adaptive"] = study.compared(decoded, private.images)
-    told["encodings seen, adaptive"] = study.compared(undone(study, rounds, encodings), private.images)
+    report["adaptive"] = study.compared(decoded, private.images)
+    report["encodings seen, adaptive"] = study.compared(undone(study, rounds, encodings), private.images)
     if study.asked.joint and label.startswith("mixup"):
-        told["adaptive, all updates at once"] = study.compared(joint(study, singles, weights, decoded), private.images)
-    return told
+        report["adaptive, all updates at once"] = study.compared(
+            joint(study, singles, weights, decoded), private.images
+        )
+    return report
 
 
 def victims(study: Study, count: int) -> Batch:

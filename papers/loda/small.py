@@ -143,15 +143,15 @@ def compared(study: Small, preset: str, reading: str, c: float) -> dict[str, Any
 def learned(study: Small, network: str, seed: int, way: tuple[str, str, float] | None = None) -> dict[str, Any]:
     """Trained on pictures or encodings: how many test pictures, as they are, are put into their class, in %."""
     images, private, test = study.private.images if way is None else study.made(*way), study.private, study.test
-    told: dict[str, Any] = {"encode_steps": study.asked.steps}
+    report: dict[str, Any] = {"encode_steps": study.asked.steps}
     if network == PATCHES:
         share = known(Patches.of(study.pool, seed), images, private.targets, test.images, test.targets)
-        return told | {"accuracy": round(100 * share, 2)}
+        return report | {"accuracy": round(100 * share, 2)}
     changed = vars(study.asked) | {"seed": seed, "rate": study.asked.rate or RATES[network]}
     here = replace(study, asked=Namespace(**changed))
     model = trained(here, here.network(network), images)
-    told |= {"epochs": here.asked.epochs, "rate": here.asked.rate, "batch_size": here.asked.batch_size}
-    return told | {"accuracy": round(100 * accuracy(model, Batch(test.images, test.targets)), 2)}
+    report |= {"epochs": here.asked.epochs, "rate": here.asked.rate, "batch_size": here.asked.batch_size}
+    return report | {"accuracy": round(100 * accuracy(model, Batch(test.images, test.targets)), 2)}
 
 
 def arguments() -> argparse.Namespace:

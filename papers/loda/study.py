@@ -124,20 +124,20 @@ class Study:
         and by detail."""
         here = self.compute.device
         got, truth = (x.to(here, torch.float32).nan_to_num(0).clamp(0, 1) for x in (got, truth))
-        told: dict[str, Any] = {"pictures": len(got)}
+        report: dict[str, Any] = {"pictures": len(got)}
         for name, metric in self.metrics.items():
-            told[name] = about(metric.score(got, truth), each)
+            report[name] = about(metric.score(got, truth), each)
         others = {"gallery": self.loaded.images[-OTHERS:].to(here)}
         for name, metric in (("identified", "retrieval"), ("identified_detail", "retrieval-detail")):
-            told[name] = int(METRICS[metric](**others).score(got, truth).sum())
-        return told
+            report[name] = int(METRICS[metric](**others).score(got, truth).sum())
+        return report
 
 
 def about(values: Tensor, each: bool) -> dict[str, Any]:
     values = values.double().flatten().cpu()
     between = mean_interval(values.tolist()) if each else None
-    told: dict[str, Any] = {"mean": values.mean().item(), "sd": values.std(correction=0).item()}
-    told |= {"min": values.min().item(), "max": values.max().item()}
-    told |= {"low": between.low, "high": between.high} if between else {}
-    told = {name: round(value, 4) for name, value in told.items()}
-    return told | ({"each": [round(x, 3) for x in values.tolist()]} if each else {})
+    report: dict[str, Any] = {"mean": values.mean().item(), "sd": values.std(correction=0).item()}
+    report |= {"min": values.min().item(), "max": values.max().item()}
+    report |= {"low": between.low, "high": between.high} if between else {}
+    report = {name: round(value, 4) for name, value in report.items()}
+    return report | ({"each": [round(x, 3) for x in values.tolist()]} if each else {})

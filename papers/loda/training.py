@@ -47,17 +47,17 @@ def cross(study: Study) -> Cells:
 def learned(study: Study, label: str, network: str, paper: float) -> dict[str, Any]:
     """One network trained under one defense, and how many test pictures it puts into their class, in %."""
     defense = study.defense(label)
-    images, told = study.private.images, {}
+    images, report = study.private.images, {}
     if label.startswith("loda"):
         images, seconds = study.encodings(defense, len(images))
-        told = {"encode_seconds": round(seconds, 1)}
+        report = {"encode_seconds": round(seconds, 1)}
     begin = time.perf_counter()
     model = trained(study, study.network(network), images, defense)
-    told |= {"train_seconds": round(time.perf_counter() - begin, 1), "epochs": study.asked.epochs, "paper": paper}
-    told["accuracy"] = 100 * accuracy(model, Batch(study.test.images, study.test.targets))
+    report |= {"train_seconds": round(time.perf_counter() - begin, 1), "epochs": study.asked.epochs, "paper": paper}
+    report["accuracy"] = 100 * accuracy(model, Batch(study.test.images, study.test.targets))
     if isinstance(defense, Mixing):
-        told["accuracy_encoded"] = 100 * accuracy_encoded(model, study, defense)
-    return told
+        report["accuracy_encoded"] = 100 * accuracy_encoded(model, study, defense)
+    return report
 
 
 def trained(study: Study, model: nn.Module, images: Tensor, defense: Defense | None = None) -> nn.Module:

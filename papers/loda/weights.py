@@ -56,8 +56,8 @@ def encoded(study: Study, preset: str, options: dict[str, Any], count: int) -> d
     """Pictures against their encodings and, if asked for, the accuracy of a network trained on encodings."""
     defense, learns = study.defense(preset, **options), study.asked.ablate_accuracy
     made, seconds = study.encodings(defense, len(study.private.images) if learns else count)
-    told = dict(zip(("accuracy", "psnr", "lpips"), TABLES[preset][int(options["c"])], strict=True))
-    row = {"paper": told, "encode_seconds": round(seconds, 1)}
+    report = dict(zip(("accuracy", "psnr", "lpips"), TABLES[preset][int(options["c"])], strict=True))
+    row = {"paper": report, "encode_seconds": round(seconds, 1)}
     row |= study.compared(made[:count], study.private.images[:count], each=False)
     if learns:
         model = trained(study, study.network("resnet18"), made)

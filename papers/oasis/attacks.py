@@ -50,9 +50,11 @@ def main() -> None:
     for attack in args.attack:
         for batch in args.batch_sizes:
             for neurons in args.neurons if attack != "linear-model" else [0]:
-                told = measured(attack, neurons, batch, data, order, args)
-                write(told, args.out)
-                print(json.dumps({key: value for key, value in told.items() if key != "per_picture_psnr"}), flush=True)
+                report = measured(attack, neurons, batch, data, order, args)
+                write(report, args.out)
+                print(
+                    json.dumps({key: value for key, value in report.items() if key != "per_picture_psnr"}), flush=True
+                )
 
 
 def pictures(root: str) -> Dataset:
@@ -150,11 +152,11 @@ def psnr(attack: Attack, scenario: Scenario, seed: int) -> Tensor:
     return peak_signal_to_noise(shown, truth.private.images)[0].double().cpu()
 
 
-def write(told: dict[str, Any], out: Path | None) -> None:
+def write(report: dict[str, Any], out: Path | None) -> None:
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         with out.open("a") as file:
-            file.write(json.dumps(told) + "\n")
+            file.write(json.dumps(report) + "\n")
 
 
 if __name__ == "__main__":

@@ -37,10 +37,12 @@ def main() -> None:
         for neurons in args.neurons:
             for rows in args.rows:
                 for inputs in args.inputs:
-                    tell(told(data, size, batches, neurons, rows, inputs, args.scale), args.out)
+                    tell(report_of(data, size, batches, neurons, rows, inputs, args.scale), args.out)
 
 
-def told(data: Dataset, size: int, batches: int, neurons: int, rows: str, inputs: str, scale: float) -> dict[str, Any]:
+def report_of(
+    data: Dataset, size: int, batches: int, neurons: int, rows: str, inputs: str, scale: float
+) -> dict[str, Any]:
     head = {"rows": rows, "inputs": inputs, "scale": scale, "neurons": neurons, "batch_size": size, "batches": batches}
     found = [measured(data, size, batch, neurons, rows, inputs, scale) for batch in range(batches)]
     means = {name: sum(one[name] for one in found) / batches for name in found[0]}

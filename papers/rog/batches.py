@@ -49,13 +49,13 @@ def order_of(line: dict[str, Any]) -> Tensor:
 
 def extremes(line: dict[str, Any]) -> dict[str, Any]:
     """Mean scores of the best and of the worst sixteenth, at least one."""
-    order, told = order_of(line), {}
+    order, report = order_of(line), {}
     count = max(1, len(order) // 16)
     for key in [key for key, value in line.items() if isinstance(value, dict) and "each" in value and key != "loss"]:
         each = torch.tensor(line[key]["each"])
-        told |= {f"{key}_of_best": round(each[order[:count]].mean().item(), 4)}
-        told |= {f"{key}_of_worst": round(each[order[-count:]].mean().item(), 4)}
-    return told
+        report |= {f"{key}_of_best": round(each[order[:count]].mean().item(), 4)}
+        report |= {f"{key}_of_worst": round(each[order[-count:]].mean().item(), 4)}
+    return report
 
 
 def shown(size: int, line: dict[str, Any], originals: Tensor) -> list[str]:

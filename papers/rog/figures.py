@@ -92,8 +92,8 @@ def grid(values: Sequence[float], left: float, y: Callable[[float], float]) -> l
 
 def decades(last: int, x: Callable[[float], float], height: float) -> list[str]:
     steps = [*(10**k for k in range(int(math.log10(last)) + 1) if 10**k < last / 1.5), last]
-    told = [text(x(step), TOP + height + 18, f"{step}", "middle", "small") for step in steps]
-    return [*told, text(x(last), TOP + height + 34, "steps", "end", "small")]
+    report = [text(x(step), TOP + height + 18, f"{step}", "middle", "small") for step in steps]
+    return [*report, text(x(last), TOP + height + 34, "steps", "end", "small")]
 
 
 def ticks(low: float, high: float, x: Callable[[float], float], height: float) -> list[str]:
@@ -123,11 +123,11 @@ def dot(x: Callable[[float], float], row: int, aware: bool, score: Line) -> str:
 
 
 def legend(y: float) -> list[str]:
-    told = {"unaware": "attacker does not know of the defense", "aware": "attacker knows of it"}
-    shown = zip((LEFT, LEFT + 290), told, (color(0), color(1)), strict=True)
+    report = {"unaware": "attacker does not know of the defense", "aware": "attacker knows of it"}
+    shown = zip((LEFT, LEFT + 290), report, (color(0), color(1)), strict=True)
     return [
         f'<circle cx="{x + 6}" cy="{y - 4}" r="4" fill="{tone if kind == "aware" else "#fff"}" stroke="{tone}"/>'
-        + text(x + 18, y, told[kind])
+        + text(x + 18, y, report[kind])
         for x, kind, tone in shown
     ]
 

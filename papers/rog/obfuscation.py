@@ -51,7 +51,7 @@ class Cell:
     label: str
     defense: Defense
     attacker: str
-    told: dict[str, Any]
+    report: dict[str, Any]
 
 
 def main() -> None:
@@ -83,14 +83,16 @@ def cells(bench: Bench, args: argparse.Namespace) -> Iterator[Cell]:
         for attacker in args.attackers:  # the informed one has a gradient for every picture, and takes longest
             for ratio in args.ratios:
                 defense = FedCdp(noise=noise_for(power, ratio))
-                yield Cell(label=f"fedcdp {ratio:g} dB", defense=defense, attacker=attacker, told={"clipped": clipped})
+                yield Cell(
+                    label=f"fedcdp {ratio:g} dB", defense=defense, attacker=attacker, report={"clipped": clipped}
+                )
     yield from plain(LAST, args)
 
 
 def plain(rows: dict[str, tuple[str, dict[str, Any], tuple[str, ...]]], args: argparse.Namespace) -> Iterator[Cell]:
     for label, (name, options, attackers) in rows.items():
         for attacker in [one for one in attackers if one in args.attackers and wanted(name, args)]:
-            yield Cell(label=label, defense=DEFENSES[name](**options), attacker=attacker, told={})
+            yield Cell(label=label, defense=DEFENSES[name](**options), attacker=attacker, report={})
 
 
 def wanted(name: str, args: argparse.Namespace) -> bool:

@@ -44,8 +44,8 @@ def main() -> None:
     check(arrays)
     model = ProGan(**ARCHITECTURE)
     model.load_state_dict(renamed(arrays))
-    told = {"source": SOURCE, "sha256": sha256((args.folder / "model.json").read_bytes())}
-    store_network(args.out, "progan", model.half() if args.half else model, ARCHITECTURE, told, {})
+    report = {"source": SOURCE, "sha256": sha256((args.folder / "model.json").read_bytes())}
+    store_network(args.out, "progan", model.half() if args.half else model, ARCHITECTURE, report, {})
     if args.sheet is not None:
         with torch.no_grad():
             faces = model.float()(torch.randn(SHOWN, 512, generator=Seed(0).at("sheet").rng()))

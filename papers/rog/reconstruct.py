@@ -100,14 +100,14 @@ def compared(bench: Bench, head: dict[str, Any], found: dict[str, dict[str, Any]
 
 def caught_up(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> dict[str, int | None]:
     """The first step at which the other was as good as ROG at its end, on the clients of both."""
-    told: dict[str, int | None] = {}
+    report_of: dict[str, int | None] = {}
     for metric, sign in {"lpips": -1, "psnr": 1}.items():
         if metric in ours[-1]:
             count = min(len(ours[-1][metric]), len(theirs[-1][metric]))
             end = sign * ours[-1][metric][:count].mean()
             reached = [point["step"] for point in theirs if sign * point[metric][:count].mean() >= end]
-            told[metric] = reached[0] if reached else None
-    return told
+            report_of[metric] = reached[0] if reached else None
+    return report_of
 
 
 def arguments() -> argparse.Namespace:

@@ -87,13 +87,13 @@ class Bench:
         """
         begin = now(self.compute)
         got = watch(attack, seen, self.compute, steps) if steps else search(attack, seen, self.compute)
-        told: dict[str, Any] = {"seconds": round(now(self.compute) - begin, 2), "backend": got.backend}
-        told |= {"failed": int((~got.loss.isfinite()).sum()), "loss": about(got.loss.cpu())}
+        report: dict[str, Any] = {"seconds": round(now(self.compute) - begin, 2), "backend": got.backend}
+        report |= {"failed": int((~got.loss.isfinite()).sum()), "loss": about(got.loss.cpu())}
         images = {}
         for name, finish in self.finishes(attack.finish).items():
             images[name], scores = self.scored(finish(got.images.float()), truth)
-            told |= {f"{metric}{'_' * bool(name)}{name}": about(values) for metric, values in scores.items()}
-        return told | {"images": images} | ({"moments": self.seen_at(got, truth)} if steps else {})
+            report |= {f"{metric}{'_' * bool(name)}{name}": about(values) for metric, values in scores.items()}
+        return report | {"images": images} | ({"moments": self.seen_at(got, truth)} if steps else {})
 
     def finishes(self, finish: Finish) -> dict[str, Finish]:
         """Without a name: what the search itself gives. Equalizing comes before the enhancer, and is told alone too."""
@@ -104,11 +104,11 @@ class Bench:
 
     def seen_at(self, got: Watched, truth: Truth) -> list[dict[str, Any]]:
         """Step, match of every client, and the scores of every picture by PSNR and, with its weights, LPIPS."""
-        told = []
+        report = []
         for moment in got.moments:
             scores = self.scored(got.pictures(moment), truth, CURVES)[1]
-            told.append({"step": moment.step, "match": moment.match.cpu(), **scores})
-        return told
+            report.append({"step": moment.step, "match": moment.match.cpu(), **scores})
+        return report
 
     def scored(self, pictures: Tensor, truth: Truth, only: Collection[str] = ()) -> tuple[Tensor, dict[str, Tensor]]:
         original = truth.private.images.float().cpu()
@@ -125,9 +125,9 @@ def now(compute: Compute) -> float:
 
 def about(values: Tensor) -> dict[str, Any]:
     between = mean_interval(values.tolist())
-    told = {"mean": short(values.mean().item()), "best": short(values.max().item())}
+    report = {"mean": short(values.mean().item()), "best": short(values.max().item())}
     bounds = {"low": short(between.low), "high": short(between.high)} if between else {}
-    return told | bounds | {"each": [short(x) for x in values.tolist()]}
+    return report | bounds | {"each": [short(x) for x in values.tolist()]}
 
 
 def short(x: float) -> float:

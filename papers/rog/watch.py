@@ -13,7 +13,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Latent
 from gradveil.engine.backend import choose
-from gradveil.engine.descent import Carry, Descent, Stepper, best_of, eager, graphed
+from gradveil.engine.descent import Carry, Descent, Stepper, best_of, eager, graph_steps
 from gradveil.engine.finish import keep
 from gradveil.engine.inversion import Inversion
 
@@ -56,7 +56,7 @@ def watch(attack: Inversion, seen: Observation, compute: Compute, steps: Collect
         backend = choose(seen, attack.distance, compute.backend)
         descent, start = attack.prepare(seen, Seed(1), backend, [(c, 0) for c in range(len(seen.names))])
         graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
-        end = attack.attack(descent, start, looking(graphed if graphs else eager, frozenset(steps), taken))
+        end = attack.attack(descent, start, looking(graph_steps if graphs else eager, frozenset(steps), taken))
     return Watched(images=end.images, loss=end.total, backend=backend.name, moments=tuple(taken), descent=descent)
 
 

@@ -15,7 +15,7 @@ from gradveil.search.privacy import (
     PRIVACY_SCORES,
     PrivacyScore,
     areas,
-    combined,
+    combine,
     gradsim,
 )
 from gradveil.search.similarity import Similarity
@@ -145,7 +145,7 @@ AREAS = torch.tensor([[0.1, 0.2, 0.3, 0.8], [0.5, 0.5, 0.5, 0.5], [0.9, 0.1, 0.4
 
 
 def test_eq_10_with_the_variance_of_samples():
-    got = combined(PrivacyScore(), AREAS, torch.tensor([0, 0, 1, 1]))
+    got = combine(PrivacyScore(), AREAS, torch.tensor([0, 0, 1, 1]))
     assert np.allclose(got, 0.7 * AREAS.numpy().mean(1) + 0.3 * AREAS.numpy().var(1))
 
 
@@ -154,16 +154,16 @@ def test_the_code_of_ats_by_hand():
     means = np.array([[0.2, 0.5], [0.5, 0.5], [0.65, 0.15]])  # pictures 0 and 2, and 1 and 3
     mean, variance = means.mean(1), means.var(1)
     mean, variance = ((v - v.min()) / (v.max() - v.min()) for v in (mean, variance))
-    got = combined(PRIVACY_SCORES["ats-code"], AREAS, torch.tensor([7, 9, 7, 9]))
+    got = combine(PRIVACY_SCORES["ats-code"], AREAS, torch.tensor([7, 9, 7, 9]))
     assert np.allclose(got, 0.7 * mean + 0.3 * variance)
 
 
 def test_min_max_of_equal_policies_is_0_and_not_nan():
     same = AREAS[:1].expand(3, 4)
-    assert combined(PRIVACY_SCORES["ats-code"], same, torch.tensor([0, 0, 1, 1])).tolist() == [0.0, 0.0, 0.0]
+    assert combine(PRIVACY_SCORES["ats-code"], same, torch.tensor([0, 0, 1, 1])).tolist() == [0.0, 0.0, 0.0]
 
 
 def test_the_order_of_pictures_does_not_matter():
     classes, order = torch.tensor([3, 1, 3, 1]), torch.tensor([2, 0, 3, 1])
     for score in PRIVACY_SCORES.values():
-        assert torch.allclose(combined(score, AREAS, classes), combined(score, AREAS[:, order], classes[order]))
+        assert torch.allclose(combine(score, AREAS, classes), combine(score, AREAS[:, order], classes[order]))

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradveil.search.privacy import PRIVACY_SCORES, combined
+from gradveil.search.privacy import PRIVACY_SCORES, combine
 from gradveil.search.ranking import SMALLEST, blocks, leaders, survivors, yardsticks
 
 
@@ -82,13 +82,13 @@ def test_a_race_with_yardsticks_ends_where_a_scaled_score_on_everything_does() -
     means, widths = rng.uniform(0.3, 0.5, 400), rng.uniform(0.02, 0.1, 400)
     areas = means[:, None] + widths[:, None] * rng.standard_normal((400, 100))
     score, classes = PRIVACY_SCORES["ats-code"], torch.arange(100)
-    whole = combined(score, torch.from_numpy(areas), classes).numpy()
+    whole = combine(score, torch.from_numpy(areas), classes).numpy()
     alive = np.arange(400)
     for part in blocks(100)[:-1]:
         seen = areas[alive][:, : part.stop]
-        partly = combined(score, torch.from_numpy(seen), classes[: part.stop]).numpy()
+        partly = combine(score, torch.from_numpy(seen), classes[: part.stop]).numpy()
         alive = alive[sorted({*leaders(partly, 10), *yardsticks(seen)})]
-    at_last = combined(score, torch.from_numpy(areas[alive]), classes).numpy()
+    at_last = combine(score, torch.from_numpy(areas[alive]), classes).numpy()
     best = alive[np.argsort(at_last)[:10]]
     assert len(alive) < 150
     assert whole[best].mean() < 1.03 * np.sort(whole)[:10].mean()

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from gradveil.audit.plan import Cell, clients_of
 from gradveil.audit.runner import run_waves
-from gradveil.audit.schedule import placed, roles, shards, waves
+from gradveil.audit.schedule import place, roles, shards, waves
 from gradveil.audit.trial import Judge
 from gradveil.audit.upload_size import update_bytes
 from gradveil.audit.validate import check, networks
@@ -132,7 +132,7 @@ def traffic(audit: Audit, compute: Compute) -> dict[str, dict[str, int]]:
     attack, plain = next(iter(audit.attacks.values())), replace(compute, precision="float32")
     small = sum(p.numel() for p in audit.scenario.model.parameters()) <= QUICKLY_ENCODED
     scenarios = (audit.scenario, *audit.also) if small else (audit.scenario,)
-    first = [placed(clients_of(scenario, slice(1)), plain) for scenario in scenarios]
+    first = [place(clients_of(scenario, slice(1)), plain) for scenario in scenarios]
     return {one.name: update_bytes(one, audit.defenses, attack, Seed(audit.seed)) for one in first}
 
 

@@ -158,7 +158,7 @@ class Grid:
         for attack in self.attacks:
             for kind in kinds:
                 cell = self.cell(scenario, self.none, Defense(), attack)
-                changed = controlled(cell.method, kind)
+                changed = control_of(cell.method, kind)
                 if changed is not None:
                     yield [replace(cell, method=changed, control=kind)]
 
@@ -173,7 +173,7 @@ class Grid:
                     seed=self.seed, compute=self.compute, compared=self.compare)  # fmt: skip
 
 
-def controlled(method: Attack, kind: Control) -> Attack | None:
+def control_of(method: Attack, kind: Control) -> Attack | None:
     """The attack that a control runs; None where it would say nothing new."""
     if kind == "prior":
         return method.prior_only()

@@ -34,7 +34,7 @@ def plan(audit: Audit, compute: Compute, size: int | None = None) -> Iterator[li
     """The audited cells, then the controls."""
     parts = {"defenses": audit.defenses, "attacks": audit.attacks, "compare": audit.controls}
     grid = Grid(seed=Seed(audit.seed), compute=compute, **parts)
-    audited = [placed(scenario, compute) for scenario in (audit.scenario, *audit.also)]
+    audited = [place(scenario, compute) for scenario in (audit.scenario, *audit.also)]
     yield from chain.from_iterable(map(grid.cells, audited))
     if not audit.controls:
         return
@@ -50,14 +50,14 @@ def positive_control(audit: Audit, compute: Compute, size: int | None = None) ->
     """Where these attacks must succeed to be believed, one shard; None if the audit itself goes there."""
     if not audit.scenario.has_truth:
         stand_in = audit.stand_in
-        return None if stand_in is None else placed(clients_of(stand_in, slice(size or compute.shard)), compute)
+        return None if stand_in is None else place(clients_of(stand_in, slice(size or compute.shard)), compute)
     undefended = any(defense.is_none for defense in audit.defenses.values())
     if undefended and any(s.regime == "diagnostic" for s in (audit.scenario, *audit.also)):
         return None
     easiest = diagnostic(audit.scenario, early=audit.early is not None)
     if audit.early is not None:
         easiest = replace(easiest, model=audit.early)
-    return placed(clients_of(easiest, slice(size or compute.shard)), compute)
+    return place(clients_of(easiest, slice(size or compute.shard)), compute)
 
 
 def roles(audit: Audit, compute: Compute, size: int | None = None) -> dict[str, dict[str, Any]]:
@@ -71,7 +71,7 @@ def _role(scenario: Scenario, role: str) -> dict[str, Any]:
     return {"role": role, "regime": scenario.regime, "trained": scenario.trained, **describe(scenario)}
 
 
-def placed(scenario: Scenario, compute: Compute) -> Scenario:
+def place(scenario: Scenario, compute: Compute) -> Scenario:
     """A copy on the device and in the precision of the run."""
 
     def move(batch: Batch) -> Batch:

@@ -21,7 +21,7 @@ from gradveil.core.seeds import Seed, uniform
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.engine.backend import choose
-from gradveil.engine.descent import graphed
+from gradveil.engine.descent import graph_steps
 from gradveil.engine.inversion import Inversion
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.models import MODELS
@@ -96,7 +96,7 @@ def engine_step(attack: Inversion, seen: Observation, compute: Compute) -> tuple
     """The engine's own step on all victims as a CUDA graph, ready to be timed."""
     backend = choose(seen, attack.distance, compute.backend)
     descent, start = attack.prepare(seen, Seed(0), backend, [(i, 0) for i in range(len(seen.names))])
-    return backend.name, graphed(descent, descent.begin(start))
+    return backend.name, graph_steps(descent, descent.begin(start))
 
 
 def seconds_of(step: Callable[[], Any], steps: int, device: str) -> float:

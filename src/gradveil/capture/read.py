@@ -48,7 +48,7 @@ class Outline:
 def read_outline(path: str | Path) -> Outline:
     """The beginning of the file, checked, or a `ConfigError` that names the field."""
     path = Path(path)
-    header = _checked_header(path)
+    header = _read_checked_header(path)
     document = parse_document(header.metadata[DOCUMENT], f"{path}: {DOCUMENT}")
     described = {name: Described(one.dtype, one.shape) for name, one in header.tensors.items()}
     return Outline(document=document, places=check_layout(described, document, str(path)), header=header)
@@ -74,7 +74,7 @@ def load(path: str | Path) -> Capture:
     )
 
 
-def _checked_header(path: Path) -> Header:
+def _read_checked_header(path: Path) -> Header:
     try:
         there = path.is_file()
     except (OSError, ValueError):  # a name that no file can have

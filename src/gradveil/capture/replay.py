@@ -62,7 +62,7 @@ def replay(
     allowed = tolerance(capture, client)
     own = train_once(model, batch, capture.training)
     error, angle = relative_error(update, own), cosine(own, update)
-    if error <= allowed or _defended(model, batch, capture.training, defense, update, allowed):
+    if error <= allowed or _defense_explains(model, batch, capture.training, defense, update, allowed):
         return Replay(status="reproduced", error=error, cosine=angle)
     name, best = min(
         explanations(capture, model, client, batch, constants), key=lambda pair: pair[1], default=("", error)
@@ -95,7 +95,7 @@ def relative_error(update: Update, other: Update) -> float:
     return float(apart / length(list(update.values())).clamp_min(1e-300))
 
 
-def _defended(
+def _defense_explains(
     model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None, update: Update, allowed: float
 ) -> bool:
     """Whether the defense that was told leads there: one that draws at random never does."""

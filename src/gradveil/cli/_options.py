@@ -96,9 +96,9 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
     if option in SCENARIO:
         return f"scenario.{SCENARIO[option]}", value
     if option == "--also":
-        return "also", {key: _listed(given) for key, given in parse_pairs(value, option, texts=True).items()}
+        return "also", {key: _parse_list(given) for key, given in parse_pairs(value, option, texts=True).items()}
     if option == "--pictures":
-        return "scenario.pictures", _listed(value)
+        return "scenario.pictures", _parse_list(value)
     if option == "--data-option":
         return "scenario.data_options", parse_pairs(value, option)
     if option == "--metric":
@@ -116,7 +116,7 @@ def _catalogue(option: str) -> Mapping[str, object]:
     return DEFENSES if option == "--defense" else ATTACKS
 
 
-def _listed(text: str) -> list[Any]:
+def _parse_list(text: str) -> list[Any]:
     """`1,4` as values; a list in brackets is one already."""
     value = parse_value(text)
     return value if isinstance(value, list) else [parse_value(part) for part in text.split(",")]

@@ -88,7 +88,7 @@ def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
     raw = settle(raw, where)
     tables = {key: _table(raw[key], where(key)) for key in TABLES if key in raw}
     plain = check_fields(AuditConfig, {k: v for k, v in raw.items() if k not in tables}, where, hidden=("declared",))
-    plain["declared"] = tuple(_declared(raw))
+    plain["declared"] = tuple(_list_declared(raw))
     if plain.get("budget") == "quick":
         plain.setdefault("convergence", False)
     if "also" in tables:
@@ -136,7 +136,7 @@ def _also(raw: Mapping[str, Any], where: Where) -> dict[str, tuple[Any, ...]]:
     return found
 
 
-def _declared(raw: Mapping[str, Any]) -> Iterator[str]:
+def _list_declared(raw: Mapping[str, Any]) -> Iterator[str]:
     """What was said and not only assumed."""
     for key, value in raw.items():
         yield from (f"scenario.{inner}" for inner in value) if key == "scenario" else (key,)

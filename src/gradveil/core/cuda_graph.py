@@ -11,7 +11,7 @@ WARM_UPS = 3  # libraries choose their algorithms before the capture
 Step = Callable[[], Tensor]
 
 
-def captured(step: Step, changed: Sequence[Tensor]) -> Step:
+def capture_step(step: Step, changed: Sequence[Tensor]) -> Step:
     """`step` reads tensors that stay where they are and changes `changed` in place; so does what is returned.
 
     RuntimeError if the step cannot be captured; `changed` is then as it was before.

@@ -69,7 +69,7 @@ def found_in(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def write_archive(path: Path, parts: Iterable[np.ndarray], dataset: Dataset, defense: str) -> None:
     """An .npz of `images`, float32 (N, C, H, W) in [0, 1], `labels` and `class_names`, written part by part."""
-    labels, names = numbered(dataset)
+    labels, names = number_labels(dataset)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
         with archive.open(_member("images"), "w", force_zip64=True) as file:
             shape = (len(dataset), *dataset.shape)
@@ -87,7 +87,7 @@ def _member(name: str) -> zipfile.ZipInfo:
     return zipfile.ZipInfo(f"{name}.npy")
 
 
-def numbered(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
+def number_labels(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Labels as `npz` reads them, and the names of as many classes as it will see."""
     targets, names = dataset.targets.numpy(), np.array(dataset.class_names)
     if dataset.loss != "cross-entropy":

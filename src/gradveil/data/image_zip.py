@@ -38,7 +38,7 @@ def image_zip(
     check_channels("image-zip", channels)
     with open_files(Path(root)) as files:
         found = labels_of(files, label, split)
-        names = _numbered(set(found.values()))[:classes]
+        names = _sort_classes(set(found.values()))[:classes]
         by_class = [[name for name, one in found.items() if one == each] for each in names]
         chosen = in_turns(by_class)[:limit]
         words = _words(files)
@@ -126,7 +126,7 @@ def _words(files: Files) -> dict[str, str]:
     return {row[first]: row[second] for row in _rows(files, WORDS, (first, second))}
 
 
-def _numbered(classes: set[str]) -> list[str]:
+def _sort_classes(classes: set[str]) -> list[str]:
     """Sorted; by size where all are numbers."""
     if len(classes) > MOST_CLASSES:
         raise ConfigError(f"image-zip: {len(classes):,} classes, the limit is {MOST_CLASSES:,}; take another column")

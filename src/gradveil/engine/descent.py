@@ -142,7 +142,7 @@ def eager(descent: Descent, carry: Carry) -> Callable[[], Carry]:
     return step
 
 
-def graphed(descent: Descent, carry: Carry) -> Callable[[], Carry]:
+def graph_steps(descent: Descent, carry: Carry) -> Callable[[], Carry]:
     """A step captured once as a CUDA graph and replayed: no time is lost to launches."""
     buffers = {name: x.clone() for name, x in carry.items()}
     side = torch.cuda.Stream()

@@ -14,7 +14,7 @@ from gradveil.core.seeds import Seed, normal
 from gradveil.core.types import Latent
 from gradveil.engine import chunks
 from gradveil.engine.chunks import Trials, bytes_of
-from gradveil.engine.descent import Descent, Objective, best_of, eager, graphed
+from gradveil.engine.descent import Descent, Objective, best_of, eager, graph_steps
 from gradveil.engine.optimizer import Adam, CosineDecay
 from gradveil.engine.perceptual import Perceptual
 from gradveil.generators.conditional import Conditional
@@ -51,7 +51,7 @@ class GanInversion:
             like = likeness(trials[:1])
             return bytes_of(lambda: like(like.random(seed, trials[:1], 0)), compute.device)
 
-        stepper = graphed if compute.graphs and compute.device.startswith("cuda") else eager
+        stepper = graph_steps if compute.graphs and compute.device.startswith("cuda") else eager
         parts = chunks.run(lambda part: self.search(likeness(part), part, seed, stepper), trials, compute, footprint)
         loss, images = (torch.cat([part[k] for part in parts]).unflatten(0, (-1, self.restarts)) for k in (0, 1))
         return images[torch.arange(len(images), device=images.device), loss.argmin(1)]

@@ -18,7 +18,7 @@ from gradveil.core.types import Latent
 from gradveil.engine import chunks
 from gradveil.engine.backend import Chosen, choose
 from gradveil.engine.chunks import Trials, bytes_of
-from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, eager, graphed
+from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, eager, graph_steps
 from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.estimate_training import estimate_training
 from gradveil.engine.finish import Finish, Selection, by_objective, clamp, files_of
@@ -122,7 +122,7 @@ class Inversion(Attack):
             unit = together(self.priors, self.restarts)
             footprint = partial(self.footprint, prepare, trials[: max(2, unit)], compute)
             graphs = compute.graphs and compute.device.startswith("cuda") and backend.name != "loop"
-            stepper = graphed if graphs else eager  # a loop may look at numbers on the host, a graph may not
+            stepper = graph_steps if graphs else eager  # a loop may look at numbers on the host, a graph may not
             parts = chunks.run(lambda part: self.attack(*prepare(part), stepper), trials, compute, footprint, unit)
         return parts, backend
 

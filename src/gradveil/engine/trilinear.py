@@ -106,7 +106,7 @@ class ByKernel(Map):
         return ByPicture.apply(g, w, ctx.geometry), Forward.apply(x, w, ctx.geometry), None
 
 
-def batched(
+def run_as_batch(
     kind: type[Map], info: Any, in_dims: tuple[int | None, ...], a: Tensor, b: Tensor, geometry: Geometry
 ) -> tuple[Tensor, int]:
     """One call for all trials where they share weights or are small; else one for each."""
@@ -153,7 +153,7 @@ def channels_of(x: Tensor) -> Tensor:
 
 
 for one in (Forward, ByPicture, ByKernel):
-    one.vmap = staticmethod(partial(batched, one))  # type: ignore[method-assign]
+    one.vmap = staticmethod(partial(run_as_batch, one))  # type: ignore[method-assign]
 
 
 class Trilinear(TorchFunctionMode):

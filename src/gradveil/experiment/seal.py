@@ -61,7 +61,7 @@ def read_seal(folder: Path) -> Seal:
     try:
         if path.is_symlink() or not path.is_file():
             raise ValueError("a link or a device")
-        return _parsed(path.read_bytes())
+        return _parse(path.read_bytes())
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise SealError(f"{SEAL}: changed since the run was sealed, restore it {EDITED}") from error
 
@@ -120,7 +120,7 @@ def _hash(folder: Path, name: str) -> str:
     return total.hexdigest()
 
 
-def _parsed(content: bytes) -> Seal:
+def _parse(content: bytes) -> Seal:
     """Written as we write it and true to itself: a change of any byte breaks one or the other."""
     stored = json.loads(content)
     check = stored.pop("check")

@@ -20,7 +20,7 @@ from torch import Tensor
 from gradveil.core.errors import ConfigError
 from gradveil.generators.checkpoint import Checkpoint
 from gradveil.generators.gan_course import BLOCK, Drawn, GanCourse
-from gradveil.generators.gan_step import Duel, captured
+from gradveil.generators.gan_step import Duel, capture_step
 
 CONSTANT, COLDEST = 0.5, 1e-3  # of the run, before the rates go down; of the rates, at the end
 ANEW = (100, 1000)  # steps at which the average begins again: what comes before them is not worth keeping
@@ -47,7 +47,7 @@ def train_gan(
     start = saved = time.monotonic() - before
     reached = Reached(step, before, math.nan, math.nan)
     with _tune(course):
-        learn = captured(duel) if course.captures else duel.learn
+        learn = capture_step(duel) if course.captures else duel.learn
         while reached.step < course.steps and not reached.seconds >= (course.seconds or math.inf):
             losses = _block(duel, learn, reached.step, start)
             reached = Reached(_end_of(reached.step, course), time.monotonic() - start, *losses.tolist())

@@ -112,7 +112,7 @@ def _floats(network: nn.Module) -> list[Tensor]:
     return [x for x in network.state_dict().values() if x.is_floating_point()]
 
 
-def captured(duel: Duel) -> Callable[[Drawn], Tensor]:
+def capture_step(duel: Duel) -> Callable[[Drawn], Tensor]:
     """A step as a CUDA graph. Capturing needs trial runs, so what they change is put back."""
     kept = {name: deepcopy(network.state_dict()) for name, network in duel.networks.items()}
     moments = {name: deepcopy(optimizer.state_dict()) for name, optimizer in duel.optimizers.items()}

@@ -34,21 +34,21 @@ COLUMNS = (
 
 def rows(outcome: SearchOutcome) -> list[list[str]]:
     """The best, what else was confirmed, the hybrid, and no defense."""
-    found = [_scored(one) for one in (*outcome.policies, *outcome.others)]
+    found = [_score_cells(one) for one in (*outcome.policies, *outcome.others)]
     for label, seen in ((f"hybrid {outcome.hybrid}", outcome.hybrid_confirmed), ("undefended", outcome.undefended)):
         if seen:
-            found.append([label, *["-"] * 6, *_confirmed(seen)])
+            found.append([label, *["-"] * 6, *_confirmed_cells(seen)])
     return found
 
 
-def _scored(one: Scored) -> list[str]:
+def _score_cells(one: Scored) -> list[str]:
     between = f"{one.low:.3f} to {one.high:.3f}"
     like = "-" if one.fsim is None else f"{one.fsim:.2f}"
     texts = [f"{one.privacy:.3f}", between, f"{one.in_top:.0%}", f"{one.accuracy:.2f}", like]
-    return [one.policy, " ".join(one.functions), *texts, *_confirmed(one.confirmed)]
+    return [one.policy, " ".join(one.functions), *texts, *_confirmed_cells(one.confirmed)]
 
 
-def _confirmed(seen: Iterable[Confirmed]) -> list[str]:
+def _confirmed_cells(seen: Iterable[Confirmed]) -> list[str]:
     by = {one.attacker: one for one in seen}
     if not by:
         return ["-"] * 3

@@ -105,7 +105,7 @@ def approach(
         return between(starts.to(target), target, at), target
     # who knows the policy and what it drew searches for the picture before it, and transforms every guess alike
     guesses = between(starts.to(images), images, at)
-    points = policy.apply(guesses.flatten(0, 1), repeated(draw, len(at)))
+    points = policy.apply(guesses.flatten(0, 1), repeat_draw(draw, len(at)))
     return points.view_as(guesses), target
 
 
@@ -115,7 +115,7 @@ def between(start: Tensor, end: Tensor, at: Sequence[float]) -> Tensor:
     return (1 - i) * start[:, None] + i * end[:, None]
 
 
-def repeated(draw: Draw, times: int) -> Draw:
+def repeat_draw(draw: Draw, times: int) -> Draw:
     """The same draw for all points of a picture."""
     return Draw(draw.choice.repeat_interleave(times, 0), draw.signs.repeat_interleave(times, 0))
 
@@ -135,7 +135,7 @@ def areas(
     return score.area(score.curve(found))
 
 
-def combined(score: PrivacyScore, areas: Tensor, classes: Tensor) -> Tensor:
+def combine(score: PrivacyScore, areas: Tensor, classes: Tensor) -> Tensor:
     """alpha * mean + (1 - alpha) * variance of areas [policy, image] -> [policy] (eq. 10). Small is good.
 
     Min-max is over the policies given: such scores compare candidates of one search and nothing else.

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from scipy.special import stdtrit
 
-from gradveil.search.privacy import PrivacyScore, combined
+from gradveil.search.privacy import PrivacyScore, combine
 from gradveil.transforms.policy import Policy
 
 RESAMPLES = 500
@@ -36,7 +36,7 @@ def rank(
     """The best first. Intervals at 95 % by drawing pictures with replacement, the same ones for all policies."""
     labels = torch.as_tensor(classes)
     found = _scores(areas, labels, score)
-    drawn = _resampled(areas, labels, score)
+    drawn = _resample(areas, labels, score)
     low, high = np.quantile(drawn, [0.025, 0.975], axis=0)
     # at most `top` per draw; equal scores share the place by their order here
     places = np.argsort(np.argsort(drawn, axis=1, kind="stable"), axis=1, kind="stable")
@@ -51,10 +51,10 @@ def rank(
 
 
 def _scores(areas: np.ndarray, labels: torch.Tensor, score: PrivacyScore) -> np.ndarray:
-    return combined(score, torch.from_numpy(areas), labels).numpy()
+    return combine(score, torch.from_numpy(areas), labels).numpy()
 
 
-def _resampled(areas: np.ndarray, labels: torch.Tensor, score: PrivacyScore) -> np.ndarray:
+def _resample(areas: np.ndarray, labels: torch.Tensor, score: PrivacyScore) -> np.ndarray:
     """The score of every policy on every draw of pictures, [draw, policy]."""
     rng, count = np.random.default_rng(areas.shape[1]), areas.shape[1]
     draws = rng.integers(0, count, (RESAMPLES, count))

@@ -139,7 +139,7 @@ class Scorer:
     @torch.no_grad()
     def privacies(self, policies: Sequence[Policy], first: int, end: int) -> list[dict[str, float]]:
         """The area of each picture."""
-        here, at = self._placed(self.scored.take(slice(first, end))), self.score.coefficients
+        here, at = self._place(self.scored.take(slice(first, end))), self.score.coefficients
         ways = [approach(p, here.images, here.starts, here.draw(p), at, self.against) for p in policies]
         points, targets = (torch.cat(each) for each in zip(*ways, strict=True))
         found = self.similarity(points, targets, here.labels.repeat(len(policies), 1))
@@ -149,7 +149,7 @@ class Scorer:
     def accuracies(self, policies: Sequence[Policy]) -> list[dict[str, float]]:
         """The score of each round; the pictures of all rounds are transformed and looked at together."""
         model = self.untrained.to(self.compute.device, self.compute.dtype)
-        everyone = self._placed(concatenate(self.rounds))
+        everyone = self._place(concatenate(self.rounds))
         fed = torch.stack([everyone.fed(policy) for policy in policies])
         rows = jacobians(model, fed.flatten(0, 1)).unflatten(0, fed.shape[:2])
         each = rows.split([len(one.images) for one in self.rounds], 1)
@@ -158,11 +158,11 @@ class Scorer:
 
     def fsim(self, policy: Policy) -> dict[str, float]:
         """How like the picture is what is fed, for each scored picture."""
-        here = self._placed(self.scored)
+        here = self._place(self.scored)
         found = feature_similarity(here.fed(policy), here.images)
         return {str(place): value for place, value in enumerate(found.double().tolist())}
 
-    def _placed(self, here: Circumstances) -> Circumstances:
+    def _place(self, here: Circumstances) -> Circumstances:
         """Luck stays on the CPU."""
         moved = {name: getattr(here, name).to(self.compute.device, self.compute.dtype)
                  for name in ("images", "labels", "starts")}  # fmt: skip

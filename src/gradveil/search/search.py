@@ -34,7 +34,7 @@ from gradveil.search.context import SearchContext, prepare_context
 from gradveil.search.curves import Watch, curves
 from gradveil.search.outcome import Scored, SearchOutcome
 from gradveil.search.page import write_search_page
-from gradveil.search.privacy import combined
+from gradveil.search.privacy import combine
 from gradveil.search.ranking import Ranked, blocks, hybrid, leaders, rank, survivors, whole, yardsticks
 from gradveil.search.runner import SearchRunner
 from gradveil.search.scoring import Task
@@ -182,7 +182,7 @@ def _rung(context: SearchContext, scores: SearchRunner, policies: Sequence[Polic
     areas, score, top = _matrix(scores, alive, part.stop), context.scorer.score, context.settings.top
     if score.scale == "raw":
         return [alive[place] for place in survivors(areas, top)]
-    found = combined(score, torch.from_numpy(areas), torch.tensor(context.classes[: part.stop])).numpy()
+    found = combine(score, torch.from_numpy(areas), torch.tensor(context.classes[: part.stop])).numpy()
     return [alive[place] for place in sorted({*leaders(found, top), *yardsticks(areas)})]
 
 

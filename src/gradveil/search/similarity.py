@@ -24,7 +24,7 @@ AGREES = 1e-6  # relative, in float64
 BackEnd = Callable[[Tensor, Tensor], Inner]
 
 
-def chosen(
+def choose_back_end(
     one: OnePicture, wanted: Backend, shape: Sequence[int], classes: int
 ) -> tuple[str, BackEnd, tuple[str, ...]]:
     """Its name, the back end, and why a faster one was not taken."""
@@ -161,7 +161,7 @@ class Similarity:
 
         def some(trials: list[tuple[int, int]]) -> Inner:
             here = slice(trials[0][0], trials[-1][0] + 1)
-            return run(self.placed(fed[here]), self.placed(labels[here]))
+            return run(self.place(fed[here]), self.place(labels[here]))
 
         trials = [(image, picture) for image in range(images) for picture in range(pictures)]
         compute = replace(self.compute, chunk=at_once * pictures)
@@ -182,7 +182,7 @@ class Similarity:
         shape = tuple(target.shape[1:])
         if shape not in self._each:
             some = torch.cat([target[:1], points[0, : PROBE - 1]])[None]
-            fed, label = self.placed(some), self.placed(labels[:1])
+            fed, label = self.place(some), self.place(labels[:1])
             self._each[shape] = bytes_of(lambda: run(fed, label), self.compute.device) // fed.shape[1]
         return self._each[shape]
 
@@ -190,10 +190,12 @@ class Similarity:
     def on_gpu(self) -> bool:
         return self.compute.device.startswith("cuda")
 
-    def placed(self, x: Tensor) -> Tensor:
+    def place(self, x: Tensor) -> Tensor:
         return x.to(self.compute.device, self.compute.dtype)
 
     def decide(self, picture: Tensor, label: Tensor) -> BackEnd:
         """The fastest back end that can run this model, once and for all."""
-        self.backend, self._run, self.notes = chosen(self.one, self.compute.backend, picture.shape[1:], label.shape[1])
+        self.backend, self._run, self.notes = choose_back_end(
+            self.one, self.compute.backend, picture.shape[1:], label.shape[1]
+        )
         return self._run

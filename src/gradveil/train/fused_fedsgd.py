@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gradveil.core.client import in_client_mode, loss_of, parameters_of
-from gradveil.core.cuda_graph import Step, captured
+from gradveil.core.cuda_graph import Step, capture_step
 from gradveil.core.types import Batch
 from gradveil.train.batches import RoundBatches
 from gradveil.train.client import as_buffers, running_of
@@ -134,7 +134,7 @@ class FusedFedSgd:
             return self.step
         changed = [*(p.detach() for p in self.weights.values()), *self.velocity.values(), *self._running().values()]
         try:
-            return captured(self.step, changed)
+            return capture_step(self.step, changed)
         except RuntimeError as error:
             reason = " ".join(str(error).split())[:200]
             self.notes.append(f"steps run one kernel at a time, since they could not be captured: {reason}")

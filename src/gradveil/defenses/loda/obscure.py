@@ -14,7 +14,7 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from gradveil.core.cuda_graph import Step, captured
+from gradveil.core.cuda_graph import Step, capture_step
 from gradveil.core.errors import ConfigError
 from gradveil.core.progress import leave_if_stopped
 from gradveil.models.normalize import constants_of
@@ -92,7 +92,7 @@ def replay(step: Step, x: Tensor) -> Step:
     if not x.is_cuda:
         return step
     try:
-        return captured(step, (x,))
+        return capture_step(step, (x,))
     except RuntimeError:
         return step
 

@@ -50,7 +50,7 @@ def run_each(
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_start(work, *waiting.pop(), limit))
-            for ended in _ended(running):
+            for ended in _wait_for_ended(running):
                 running.remove(ended)
                 why, result = _collect(ended)
                 if why is None:
@@ -98,7 +98,7 @@ def _is_late(one: Running[Job]) -> bool:
     return time.monotonic() >= one.until
 
 
-def _ended(running: Sequence[Running[Job]]) -> list[Running[Job]]:
+def _wait_for_ended(running: Sequence[Running[Job]]) -> list[Running[Job]]:
     """Those that have answered or died, or were ended here since their time is over; waits half a second at most."""
     handles = [handle for one in running for handle in (one.answer, one.process.sentinel)]
     until = min(one.until for one in running)
