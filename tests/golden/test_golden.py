@@ -137,12 +137,12 @@ def scenario_of(cell: Cell) -> Scenario:
     )
 
 
-def decibels(cell: Cell, blind: bool = False, compute: Compute = DOUBLE) -> tuple[float, float]:
+def decibels(cell: Cell, from_noise: bool = False, compute: Compute = DOUBLE) -> tuple[float, float]:
     """Mean PSNR of the reconstructions, and of each picture's own mean color: no blank guess is nearer."""
     name, options = cell.defense
     attack = ATTACKS[cell.attack](**cell.options)
     seen, truth = observe(scenario_of(cell), DEFENSES[name](**options), attack, Seed(0))
-    seen = blind(seen, Seed(2)) if blind else seen
+    seen = blind(seen, Seed(2)) if from_noise else seen
     got, pictures = attack.reconstruct(seen, Seed(1), compute), truth.private.images
     assert got.loss.isfinite().all()
     blank = pictures.mean((-2, -1), keepdim=True).expand_as(pictures)
@@ -173,5 +173,5 @@ def test_the_number_written_down(label: str) -> None:
 
 @pytest.mark.parametrize("label", [pytest.param(x, marks=() if x in EASIEST else pytest.mark.slow) for x in CELLS])
 def test_from_noise_it_recovers_nothing(label: str) -> None:
-    got, blank = decibels(CELLS[label][0], blind=True)
+    got, blank = decibels(CELLS[label][0], from_noise=True)
     assert got < blank + 1
