@@ -14,6 +14,7 @@ import pytest
 from torch import Tensor, nn
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit.controls import blind
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import LocalTraining, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
