@@ -133,7 +133,7 @@ if not TYPE_CHECKING:  # a checker would take any name for one of ours
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
 class _CallablePackage(ModuleType):
