@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
+from gradveil.core.formula import use_formulas
 from gradveil.core.scenario import LocalTraining, Loss
 from gradveil.core.types import Batch, GradientFn, Params, Update
 
@@ -44,9 +45,11 @@ def in_client_mode(model: nn.Module, training: LocalTraining) -> nn.Module:
     """A copy of the model that normalizes as the scenario says.
 
     Batch statistics are taken without touching the running ones: torch updates those in place, which `torch.func`
-    refuses, and a server that wants them is served by `batch_statistics`.
+    refuses, and a server that wants them is served by `batch_statistics`. Attention runs by its formula, so that the
+    client and whoever replays or attacks it run the same forward, which the attacker can differentiate twice.
     """
     model = copy.deepcopy(model).eval()
+    use_formulas(model)
     if training.batchnorm != "eval":
         for layer in model.modules():
             if isinstance(layer, BATCH_NORMS):

@@ -10,8 +10,10 @@ import torch
 from torch import Generator, Tensor, nn
 
 from gradveil.core.knowledge import Knowledge, Mixture
+from gradveil.core.law import Law, Round, Same
 from gradveil.core.paper import Paper
 from gradveil.core.scenario import Scenario
+from gradveil.core.strength import Strength
 from gradveil.core.types import Batch, GradientFn, Update
 
 PAPER: Paper | None = None  # no defense is no method
@@ -25,15 +27,19 @@ class Defense:
     said by its class:
 
     - `stronger`: the options that make it stronger as they grow; an audit in which more of it leaks more is flagged.
+    - `strength`: the option by which it is calibrated, and the values to try; None: it has one strength only.
     - `reads`: the options that may name a file; the defense then replaces them by the content of the file.
     - `first_option`: the option, a text, whose key may be left out (`ats:3-1-7`).
+    - `shows_draws`: whether what it draws can be read off its update, so that whoever guesses has it.
     - `one_by_one`: whether it changes every picture alone, by draws of its own, and does nothing else. Then pictures
       can be changed once, before any training (`gradveil protect`).
     """
 
     stronger: ClassVar[tuple[str, ...]] = ()
+    strength: ClassVar[Strength | None] = None
     reads: ClassVar[tuple[str, ...]] = ()
     first_option: ClassVar[str] = ""
+    shows_draws: ClassVar[bool] = False
     one_by_one: ClassVar[bool] = False
 
     def check(self, model: nn.Module) -> None:
@@ -107,6 +113,22 @@ class Defense:
         """
         return Defense()
 
+    def quiet(self) -> Defense:
+        """The same without its last draws, which `law` stands for. By default it draws nothing last."""
+        return self
+
+    def without_views(self) -> Defense:
+        """The same for a picture that has been through one of its views already."""
+        return self
+
+    def law(self, round: Round) -> Law | None:
+        """How likely an update is, given what `quiet` sends; None: it draws last and states no law."""
+        return Same()
+
+    def censor(self, law: Law) -> Law | None:
+        """The law of what it sends of updates that have this law; None: none is known. For what comes after noise."""
+        return None if self.acts_at("update") else law
+
     def noise_multiplier(self, layers: int) -> float | None:
         """Standard deviation of the noise over the most that one example can move; None: it noises no clipped example.
 
@@ -119,6 +141,19 @@ class Defense:
     def noises_examples(self) -> bool:
         """Whether it clips every example's gradient and adds noise to their sum: an epsilon can be named."""
         return type(self).noise_multiplier is not Defense.noise_multiplier
+
+    @property
+    def longest(self) -> float | None:
+        """The most that the whole update measures after stage `update`, whatever the data; None: it has no bound."""
+        return None
+
+    @property
+    def update_noise(self) -> float | None:
+        """Standard deviation of the normal noise that stage `update` adds to every number, fixed beforehand.
+
+        None: it adds none, or its size follows the data.
+        """
+        return None
 
     @property
     def is_none(self) -> bool:
@@ -138,6 +173,11 @@ class Defense:
     def copies(self) -> int:
         """Pictures fed for each one of the client's, which come next to each other: more than 1 enlarges the batch."""
         return 1
+
+    @property
+    def slow_to_feed(self) -> bool:
+        """Whether a thousand pictures take it minutes: then no gallery is put through it."""
+        return False
 
     def knowledge(self) -> Knowledge:
         """What its design tells an attacker who knows it, beside the surrogate: nothing, for most.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -46,6 +47,37 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+SCRATCH = ".part"  # below the folder of a run
+_scratch: list[Path | None] = []  # of the runs that are on their way, the innermost last
+
+
+@contextmanager
+def scratch(folder: Path | None) -> Iterator[Path]:
+    """Inside, files with private pictures go below `folder`; they are removed at the end, and what a kill left at the
+    beginning. None: nothing may be written yet."""
+    place = (folder or Path()) / SCRATCH
+    if folder is not None:
+        _remove(place)
+    _scratch.append(None if folder is None else place)
+    try:
+        yield place
+    finally:
+        _scratch.pop()
+        if folder is not None:
+            _remove(place)
+
+
+def _remove(place: Path) -> None:
+    if place.is_symlink():
+        place.unlink()
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def picture_cache() -> Path | None:
+    """Where pictures may be kept: in the run that is on its way, in the user's cache outside of a run, or nowhere."""
+    return _scratch[-1] if _scratch else cache_folder()
 
 
 def cache_folder() -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +11,7 @@ from scipy.special import betaincinv, ndtr, ndtri
 
 RESAMPLES = 4_000
 BLOCK = 1 << 20  # draws held at once: 8 MB each for the draws and for their counts
+NEARLY = 1e-9  # of a sum of shares that is a whole number but for rounding
 TIE = 1e-14  # two means of the same values that differ by less, relative to the values, differ by rounding alone
 
 
@@ -40,6 +42,29 @@ def rate_interval(hits: int, of: int, level: float = 0.95) -> Interval:
     _check(hits, of, level)
     each_side = (1 + level) / 2
     return Interval(at_least(hits, of, each_side), at_most(hits, of, each_side))
+
+
+def at_most_of(shares: Sequence[float], level: float = 0.95) -> float:
+    """One-sided upper bound of the mean share, one share in [0, 1] for each independent update.
+
+    Clopper and Pearson over updates, the sum of the shares rounded up: exact where an update leaks whole or not at
+    all, and safe in between, where the shares vary less than that.
+
+    >>> round(at_most_of([0.0] * 10), 3)  # ten updates, whatever the number of pictures in each
+    0.259
+    """
+    return at_most(min(len(shares), math.ceil(math.fsum(shares) - NEARLY)), len(shares), level)
+
+
+def at_least_of(shares: Sequence[float], level: float = 0.95) -> float:
+    """One-sided lower bound of the mean share; see `at_most_of`."""
+    return at_least(math.floor(math.fsum(shares) + NEARLY), len(shares), level)
+
+
+def share_interval(shares: Sequence[float], level: float = 0.95) -> Interval:
+    """Two-sided interval of the mean share; see `at_most_of`."""
+    each_side = (1 + level) / 2
+    return Interval(at_least_of(shares, each_side), at_most_of(shares, each_side))
 
 
 def supports(claim: float, hits: int, of: int, level: float = 0.95) -> bool:

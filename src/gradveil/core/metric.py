@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, cast, get_args
 
 from torch import Tensor
 
 Column = Literal["worst", "most", "median", "mean"]
 Kind = Literal["mean", "rate"]
+Score = Callable[[Tensor, Tensor], Tensor]
 FED = "_fed"  # ends the name of a score against the picture as it was fed to the model
 
 
@@ -26,7 +27,7 @@ class Lookup:
     """Of a metric that looks for the original in a gallery: it counts among the `top` nearest `by` this."""
 
     top: int
-    by: str  # pixels, detail, features
+    by: str  # pixels, symmetry, detail, features
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,8 @@ class Facts:
     by Clopper and Pearson), or "mean" (by bootstrap). columns: of a table, "most" is the 95th percentile of leakage.
     digits: behind the point. tolerance: how far rounding on another device may move a value. exact: from this value on
     a copy is exact, and plots end. lookup: of metrics that look for the original in a gallery. perceptual: whether it
-    follows what people call similar. about: what is compared.
+    follows what people call similar. about: what is compared. as_fed: whether reconstructions are also compared with
+    the picture as it was fed to the model.
     """
 
     name: str
@@ -53,6 +55,7 @@ class Facts:
     lookup: Lookup | None = None
     perceptual: bool = False
     about: Literal["pictures", "labels"] = "pictures"
+    as_fed: bool = True
 
     @property
     def heading(self) -> str:
@@ -80,8 +83,9 @@ class Facts:
         builder.facts = self  # type: ignore[attr-defined]
         return cast("Builder", builder)
 
-    def metric(self, score: Callable[[Tensor, Tensor], Tensor], source: Source | None = None) -> Metric:
-        return Metric(**{one.name: getattr(self, one.name) for one in fields(Facts)}, score=score, source=source)
+    def metric(self, score: Score, source: Source | None = None, **more: Any) -> Metric:
+        own = {one.name: getattr(self, one.name) for one in fields(Facts)}
+        return Metric(**own, score=score, source=source, **more)
 
     def to_json(self) -> dict[str, Any]:
         """What a run's folder says of a metric that the catalogue does not have."""
@@ -102,10 +106,14 @@ class Metric(Facts):
     """Facts, and a score of two batches of pictures, or of their labels: one number each, [*client, example].
 
     score: of what the attack made (first) against the truth. source: the weights it was computed with.
+    among: of a metric with a gallery, the same with another gallery. floors: by the name of a score, the value that it
+    has for a picture which is as near to the original as the nearest of the gallery is.
     """
 
-    score: Callable[[Tensor, Tensor], Tensor]
+    score: Score
     source: Source | None = None
+    among: Callable[[Tensor], Metric] | None = None
+    floors: Mapping[str, Score] = field(default_factory=dict)
 
 
 class Builder(Protocol):

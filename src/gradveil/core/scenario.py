@@ -81,6 +81,7 @@ class Scenario:
     public: Batch | None = None
     trained: bool = False  # early models leak most
     aggregate: int = 1  # clients whose updates reach the server as one sum
+    chosen: bool = False  # whether its pictures were chosen for being unusual and are no random sample
     received: Received | None = None  # what real clients sent; without it they are played
 
     @property

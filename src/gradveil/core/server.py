@@ -44,8 +44,19 @@ def observe(scenario: Scenario, defense: Defense, attack: Attack, seed: Seed) ->
         )
     defense = defense.bind(scenario)
     sent = attack.plant(defense.model(scenario.model), _public_pictures(scenario), seed.at("plant"))
+    return _play_rounds(sent, scenario, defense, seed)
+
+
+def observe_agreed(scenario: Scenario, defense: Defense, seed: Seed) -> tuple[Observation, Truth]:
+    """As `observe`, of a server that sends the model that all have agreed on and plants nothing."""
+    defense = defense.bind(scenario)
+    return _play_rounds(defense.model(scenario.model), scenario, defense, seed)
+
+
+def _play_rounds(sent: nn.Module, scenario: Scenario, defense: Defense, seed: Seed) -> tuple[Observation, Truth]:
     model = in_client_mode(sent, scenario.training)
-    earlier = [_round(sent, model, scenario, defense, seed.at("round", k))[0] for k in range(threat.rounds - 1)]
+    before = range(scenario.threat.rounds - 1)
+    earlier = [_round(sent, model, scenario, defense, seed.at("round", k))[0] for k in before]
     observation, truth = _round(sent, model, scenario, defense, seed)
     return replace(observation, history=tuple(earlier)), truth
 
@@ -61,7 +72,7 @@ def _round(
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
-        training=_as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
+        training=as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
         training_known=threat.knows_training,
         examples=pictures[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
@@ -105,7 +116,7 @@ def _public_pictures(scenario: Scenario) -> Batch:
     return scenario.public or Batch(*(x.flatten(0, 1)[:0] for x in scenario.private))
 
 
-def _as_one_client(training: LocalTraining, scenario: Scenario) -> LocalTraining:
+def as_one_client(training: LocalTraining, scenario: Scenario) -> LocalTraining:
     """The training as the attacker imitates it: a group is one client that takes all minibatches of a step at once."""
     size = training.batch_size
     return training if size is None else replace(training, batch_size=size * scenario.aggregate)

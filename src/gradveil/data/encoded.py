@@ -17,6 +17,7 @@ import numpy as np
 from numpy.lib import format as npy
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.files import SCRATCH
 from gradveil.core.hashes import TELLING, differences
 from gradveil.data.base import Dataset
 from gradveil.data.npz import array_names
@@ -57,7 +58,11 @@ def found_in(folder: Path, asked: Mapping[str, Any]) -> dict[str, Any]:
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"{folder}: not a folder, choose another", key="folder")
     there = read_manifest(folder)
-    if not there and folder.is_dir() and {p.name for p in folder.iterdir()} - {JOURNAL, PARTS, f"{MANIFEST}.part"}:
+    if (
+        not there
+        and folder.is_dir()
+        and {p.name for p in folder.iterdir()} - {JOURNAL, PARTS, SCRATCH, f"{MANIFEST}.part"}
+    ):
         raise ConfigError(f"{folder}: exists and is no folder of encoded pictures, choose another", key="folder")
     if there:
         differing = differences({key: there.get(key) for key in asked}, asked)

@@ -7,6 +7,7 @@ from gradveil.core.choice import Choice, parse_choice
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, GradveilError, unknown
 from gradveil.defenses.ats import Ats
+from gradveil.defenses.clip import Clip
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
@@ -31,6 +32,7 @@ DEFENSES: dict[str, Callable[..., Defense]] = {
     "none": Defense,
     "gaussian": Gaussian,
     "laplacian": Laplacian,
+    "clip": Clip,
     "prune": Prune,
     "topk": TopK,
     "sign": Sign,

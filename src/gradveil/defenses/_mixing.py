@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from dataclasses import dataclass, replace
 from hashlib import blake2b
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Generator, Tensor
@@ -18,6 +18,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.knowledge import Knowledge, Mixture
 from gradveil.core.seeds import Seed
+from gradveil.core.strength import Strength
 from gradveil.core.types import Batch, Update
 
 MARGIN = 0.1  # of the bound above 1 / k: with less, next to no draw is kept
@@ -32,6 +33,8 @@ class Mixing(Defense):
     `pairs`: who is mixed with whom and how much of each, `fresh` in every round or `fixed` by `seed` and the pictures,
     in whatever order they come.
     """
+
+    strength: ClassVar[Strength | None] = Strength("k", (2, 3, 4, 6, 8))
 
     k: int = 4
     bound: float = 0.65

@@ -19,7 +19,9 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.law import Law, Normal, Round, Same
 from gradveil.core.seeds import normal
+from gradveil.core.strength import Strength
 from gradveil.core.types import Update
 
 NOISE = 1.0
@@ -58,6 +60,17 @@ def refuse_account(defense: str, snr: float | None) -> None:
         )
 
 
+def law_of_noisy_steps(deviation: float, snr: float | None, round: Round) -> Law | None:
+    """Of normal noise in the gradient of every local step: exact for one step, since the noise of an earlier step
+    moves the weights of later ones."""
+    one = round.training.steps == 1
+    if snr is not None:
+        return Normal(relative=10 ** (-snr / 20)).mean_of(round.members) if one else None
+    if deviation == 0:
+        return Same()
+    return Normal(deviation=deviation * round.growth, exact=one).mean_of(round.members)
+
+
 SCALE = 1e-2
 LEAST_SHARE = 1e-2  # of the signal; below it the estimate is noise itself
 SNR = (-100.0, 200.0)  # dB
@@ -72,6 +85,7 @@ class AdditiveNoise(Defense, ABC):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("scale", "relative")
+    strength: ClassVar[Strength | None] = Strength.by_factor("scale", 1e-4, 1e3)
     name: ClassVar[str]
     deviation: ClassVar[float]  # of noise of scale 1
 
@@ -110,6 +124,17 @@ class AdditiveNoise(Defense, ABC):
         if self.snr is not None:
             return 10 ** (-self.snr / 10)
         return None if self.relative is None else self.relative**2
+
+    def quiet(self) -> Defense:
+        return Defense()
+
+    def law(self, round: Round) -> Law | None:
+        is_silent = self.scale == 0 if self.noise_by_signal is None else self.noise_by_signal == 0
+        return Same() if is_silent else self.law_of_noise().mean_of(round.members)
+
+    @abstractmethod
+    def law_of_noise(self) -> Law:
+        """Of one client."""
 
     def surrogate(self, seen: Update) -> Defense:
         """Its mean, which is no defense, unless the attacker's `distrust` is above zero."""

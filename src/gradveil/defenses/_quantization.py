@@ -17,10 +17,12 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.strength import Strength
 from gradveil.core.types import Update
 
 Norm = Literal["max", "l2"]
 BITS = (2, 16)
+FEWER_BITS = Strength("bits", (16, 12, 8, 6, 5, 4, 3, 2))
 
 
 def levels_of(bits: int) -> int:

@@ -85,6 +85,10 @@ class Ats(Defense):
         images = crop_and_flip(batch.images, sizes, rngs) if self.augment else batch.images
         return Batch(run_policy(self.drawn_from, images, sizes, rngs), batch.labels)
 
+    def without_views(self) -> Defense:
+        """None, unless it crops and flips at random as well, which no view does."""
+        return self if self.augment else Defense()
+
     def surrogate(self, seen: Update) -> Defense:
         """None: the update is that of the pictures as fed. What was done to them is in the views."""
         return Defense()

@@ -14,9 +14,18 @@ from typing import ClassVar
 from torch import Generator, Tensor, nn
 
 from gradveil.core.defense import Defense
+from gradveil.core.law import Law, Round
 from gradveil.core.paper import Paper
+from gradveil.core.strength import Strength
 from gradveil.core.types import Batch, GradientFn, Params, Update
-from gradveil.defenses._noise import NOISE, add_noise, add_noise_by_ratio, check_clip_and_noise, refuse_account
+from gradveil.defenses._noise import (
+    NOISE,
+    add_noise,
+    add_noise_by_ratio,
+    check_clip_and_noise,
+    law_of_noisy_steps,
+    refuse_account,
+)
 from gradveil.defenses._per_example import clip_length, layer_of, mean_of_each, refuse_batch_statistics
 
 PAPER = Paper("Gradient-Leakage Resilient Federated Learning", "Wei et al.", 2021, "arXiv:2107.01154")
@@ -31,6 +40,7 @@ class FedCdp(Defense):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("noise",)
+    strength: ClassVar[Strength | None] = Strength.by_factor("noise", 1e-3, 1e2)
 
     clip: float = 4.0
     noise: float = NOISE
@@ -64,6 +74,12 @@ class FedCdp(Defense):
     def surrogate(self, seen: Update) -> FedCdp:
         """Clipping without the noise: the noise's mean is zero, and clipping can be differentiated."""
         return replace(self, noise=0.0, snr=None)
+
+    def quiet(self) -> FedCdp:
+        return replace(self, noise=0.0, snr=None)
+
+    def law(self, round: Round) -> Law | None:
+        return law_of_noisy_steps(self.noise * self.clip / round.examples**0.5, self.snr, round)
 
     def noise_multiplier(self, layers: int) -> float:
         """One example moves all layers, each by up to `clip`: accounts that take C for all of it are too small."""

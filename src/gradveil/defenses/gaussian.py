@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
+from gradveil.core.law import Law, Normal
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import normal
 from gradveil.defenses._noise import AdditiveNoise
@@ -27,3 +28,11 @@ class Gaussian(AdditiveNoise):
 
     def draw_noise(self, like: Tensor, rng: Generator) -> Tensor:
         return normal(like.shape, rng, like)
+
+    def law_of_noise(self) -> Law:
+        relative = None if self.noise_by_signal is None else self.noise_by_signal**0.5
+        return Normal(deviation=self.scale, relative=relative)
+
+    @property
+    def update_noise(self) -> float | None:
+        return self.scale if self.noise_by_signal is None else None

@@ -11,6 +11,7 @@ from typing import ClassVar
 
 from torch import Generator, Tensor
 
+from gradveil.core.law import Laplace, Law
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import uniform
 from gradveil.defenses._noise import AdditiveNoise
@@ -29,3 +30,7 @@ class Laplacian(AdditiveNoise):
         """The difference of two exponentials: unlike the inverse distribution function, it never takes log(0)."""
         first, second = (-(-uniform(like.shape, rng, like)).log1p() for _ in range(2))
         return first - second
+
+    def law_of_noise(self) -> Law:
+        relative = None if self.noise_by_signal is None else self.noise_by_signal**0.5 / self.deviation
+        return Laplace(scale=self.scale, relative=relative)

@@ -9,6 +9,7 @@ gives no order, and the sum does not depend on it. Combined transforms add their
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -18,12 +19,15 @@ from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.knowledge import Knowledge
 from gradveil.core.paper import Paper
 from gradveil.core.preset import Preset
+from gradveil.core.strength import Strength
 from gradveil.core.types import Batch, Update
 from gradveil.defenses._copies import TRANSFORMS, Interpolation
 
 PAPER = Paper(
     "OASIS: Offsetting Active Reconstruction Attacks in Federated Learning", "Jeter et al.", 2024, "arXiv:2311.13739"
 )
+
+MORE_COPIES = ("hflip", "major", "major+shear", "major+minor+shear", "major+minor+shear+hflip+vflip")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +37,8 @@ class Oasis(Defense):
     Major turns by 90, 180 and 270 degrees (square pictures only), minor by 30, 45 and 60, shear slides by 0.55, 1.0
     and 0.9. `interpolation` is for those that do not move whole pixels.
     """
+
+    strength: ClassVar[Strength | None] = Strength("transforms", MORE_COPIES)
 
     transforms: str | tuple[str, ...] = ("major",)
     interpolation: Interpolation = "bilinear"

@@ -63,6 +63,7 @@ class Precode(Defense):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ()
+    shows_draws: ClassVar[bool] = True  # the gradient of the decoder holds the numbers that were drawn
 
     size: int = 256
     beta: float = 1e-3

@@ -10,7 +10,9 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.law import Kept, Law, Normal
 from gradveil.core.paper import Paper
+from gradveil.core.strength import Strength
 from gradveil.core.types import Update
 
 PAPER = Paper("Deep Leakage from Gradients", "Zhu et al.", 2019, "arXiv:1906.08935")
@@ -24,6 +26,7 @@ class Prune(Defense):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("ratio",)
+    strength: ClassVar[Strength | None] = Strength.by_rest("ratio", 4)
 
     ratio: float = 0.9
 
@@ -33,6 +36,9 @@ class Prune(Defense):
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: zero_smallest(u, round(self.ratio * u.numel())) for name, u in update.items()}
+
+    def censor(self, law: Law) -> Law | None:
+        return Kept(law) if isinstance(law, Normal) else None
 
     def surrogate(self, seen: Update) -> Mask:
         """What was kept is plain to see: an informed attacker matches only that."""

@@ -14,6 +14,7 @@ from torch import Generator, Tensor
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.law import Law, Normal, Signs
 from gradveil.core.paper import Paper
 from gradveil.core.types import Update
 
@@ -36,6 +37,12 @@ class Sign(Defense):
 
     def update(self, update: Update, rng: Generator) -> Update:
         return {name: u.sign() * (u.abs().mean() if self.scaled else 1) for name, u in update.items()}
+
+    def censor(self, law: Law) -> Law | None:
+        """Scaled, the mean magnitude tells a little more than the signs do."""
+        if not isinstance(law, Normal) or law.relative is not None:
+            return None
+        return Signs(law, exact=law.exact and not self.scaled)
 
     def surrogate(self, seen: Update) -> SoftSign:
         return SoftSign(scaled=self.scaled, sharpness=self.sharpness)

@@ -21,6 +21,7 @@ from torch.func import functional_call, vjp, vmap
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.paper import Paper
+from gradveil.core.strength import Strength
 from gradveil.core.types import Batch, GradientFn, Params, Update
 from gradveil.defenses._layers import input_of, linear_layer
 from gradveil.defenses._per_example import mean_of_each, refuse_batch_statistics
@@ -43,6 +44,7 @@ class Soteria(Defense):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("rate",)
+    strength: ClassVar[Strength | None] = Strength.by_rest("rate", 2)
 
     rate: float = 0.8
     layer: str = ""

@@ -14,6 +14,7 @@ from gradveil.core.check import complete
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.knowledge import Knowledge, Mixture, chain_views
+from gradveil.core.law import Law, Normal, Round, Same
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch, GradientFn, Update
 
@@ -92,11 +93,41 @@ class Stack(Defense):
         return math.prod(defense.copies for defense in self.defenses)
 
     @property
+    def slow_to_feed(self) -> bool:
+        return any(defense.slow_to_feed for defense in self.defenses)
+
+    @property
     def has_adaptive_attacker(self) -> bool:
         return all(defense.has_adaptive_attacker for defense in self.defenses)
 
     def surrogate(self, seen: Update) -> Stack:
         return Stack(tuple(defense.surrogate(seen) for defense in self.defenses))
+
+    def quiet(self) -> Stack:
+        """Without the noise, and without what changes updates after it."""
+        order, noisy = order_of(self.defenses), noisy_places(self.defenses, Round())
+        after = order[order.index(noisy[-1]) + 1 :] if noisy else []
+        return Stack(tuple(one.quiet() for place, one in enumerate(self.defenses) if place not in after))
+
+    def without_views(self) -> Stack:
+        return Stack(tuple(one.without_views() for one in self.defenses))
+
+    @property
+    def shows_draws(self) -> bool:
+        return all(one.shows_draws for one in self.defenses)
+
+    def law(self, round: Round) -> Law | None:
+        """Of the noise of all, as what comes after it leaves it."""
+        order, noisy = order_of(self.defenses), noisy_places(self.defenses, round)
+        if not noisy:
+            return Same()
+        first, last = order.index(noisy[0]), order.index(noisy[-1])
+        between = [self.defenses[place] for place in order[first:last] if place not in noisy]
+        law = None if between else add_laws([self.defenses[place].law(round) for place in noisy])
+        for place in order[last + 1 :]:
+            after = self.defenses[place]
+            law = None if law is None or after.acts_at("gradient") else after.censor(law)
+        return law
 
     def mixture(self, data: Batch, rng: Generator) -> Mixture | None:
         """Of the first that mixes, after what those before it drew."""
@@ -117,6 +148,31 @@ class Stack(Defense):
             mixes=any(known.mixes for known in each),
             decoders=tuple(dict.fromkeys(name for known in each for name in known.decoders)),
         )
+
+
+STAGES = ("model", "data", "batch", "gradient", "update")
+
+
+def order_of(defenses: Sequence[Defense]) -> list[int]:
+    """Places in the order in which they act last: all that goes around the gradient comes before the update."""
+    last = [max((STAGES.index(stage) for stage in STAGES if one.acts_at(stage)), default=-1) for one in defenses]
+    return sorted(range(len(defenses)), key=lambda place: (last[place], place))
+
+
+def noisy_places(defenses: Sequence[Defense], round: Round) -> list[int]:
+    """Of those that draw last, in the order in which they do."""
+    return [place for place in order_of(defenses) if not isinstance(defenses[place].law(round), Same)]
+
+
+def add_laws(laws: Sequence[Law | None]) -> Law | None:
+    """The law of several noises together; None: none is known."""
+    if len(laws) == 1:
+        return laws[0]
+    normal = [law for law in laws if isinstance(law, Normal) and law.relative is None]
+    sizes = [law.deviation for law in normal if isinstance(law.deviation, float | int)]
+    if len(sizes) < len(laws):
+        return None
+    return Normal(deviation=math.sqrt(sum(size**2 for size in sizes)), exact=all(law.exact for law in normal))
 
 
 def stack(*, of: Sequence[Mapping[str, object] | Defense] = ()) -> Stack:

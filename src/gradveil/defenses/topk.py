@@ -14,7 +14,9 @@ from torch import Generator
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
+from gradveil.core.law import Kept, Law, Normal
 from gradveil.core.paper import Paper
+from gradveil.core.strength import Strength
 from gradveil.core.types import Update
 from gradveil.defenses.prune import Mask, zero_smallest
 
@@ -30,6 +32,7 @@ class TopK(Defense):
     """
 
     stronger: ClassVar[tuple[str, ...]] = ("sparsity",)
+    strength: ClassVar[Strength | None] = Strength.by_rest("sparsity", 4)
 
     sparsity: float = SPARSITY
     keep: float | None = None
@@ -57,6 +60,9 @@ class TopK(Defense):
             [u.numel() for u in update.values()]
         )
         return {name: part.view_as(u) for (name, u), part in zip(update.items(), parts, strict=True)}
+
+    def censor(self, law: Law) -> Law | None:
+        return Kept(law) if isinstance(law, Normal) else None
 
     def surrogate(self, seen: Update) -> Mask:
         """What was kept is plain to see: an informed attacker matches only that."""

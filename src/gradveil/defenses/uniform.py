@@ -7,6 +7,7 @@ maximum for |g|_p as in ROG's code.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Generator, Tensor
@@ -14,8 +15,10 @@ from torch import Generator, Tensor
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.paper import Paper
+from gradveil.core.strength import Strength
 from gradveil.core.types import Update
 from gradveil.defenses._quantization import (
+    FEWER_BITS,
     Cells,
     Norm,
     check_quantizer,
@@ -37,6 +40,8 @@ class Uniform(Defense):
     Numbers beyond the range go to its end. `room` belongs to the attacker who knows: how many times the `cells.doubt`
     about a number it may be off what was sent; 0: the attacker ignores it.
     """
+
+    strength: ClassVar[Strength | None] = FEWER_BITS
 
     bits: int = 3
     norm: Norm = "max"

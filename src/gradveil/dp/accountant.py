@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -23,25 +23,40 @@ from gradveil.core.client import parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses._per_example import layer_of
+from gradveil.dp.trade_off import (
+    CANDIDATES,
+    LEAST_EPSILON,
+    identified_by_account,
+    identified_by_gaussian,
+    show_bound,
+)
 
 Accountant = Literal["rdp", "pld", "prv"]
-VACUOUS = 10.0  # e^10: an event may be 22,000 times as likely with an example as without it
+LEDGERS = 8  # remembered: the one of `pld` holds megabytes
 RELATION = "one example added or removed, batches sampled at random (Poisson), every round composed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Epsilon:
-    """A privacy budget, and the delta, accountant and relation that belong to it."""
+    """A privacy budget, and the delta, accountant and relation that belong to it.
+
+    `identified` is what it means for pictures: the most that any attacker identifies among 1,001, see `identified_by`.
+    """
 
     value: float
     delta: float
     accountant: str
-    vacuous: bool
+    identified: float
     relation: str = RELATION
 
     def __str__(self) -> str:
-        note = ", vacuous: it rules out next to nothing" if self.vacuous else ""
-        return f"epsilon = {self.value:.4g} at delta = {self.delta:g} ({self.accountant}; {self.relation}){note}"
+        terms = f"{self.accountant}; {self.relation}"
+        return f"epsilon = {self.value:.4g} at delta = {self.delta:g} ({terms}), {say_identified(self.identified)}"
+
+
+def say_identified(share: float, candidates: int = CANDIDATES) -> str:
+    """What an epsilon means, in the unit of attacks."""
+    return f"at most {show_bound(share)} identified among {candidates:,}"
 
 
 def epsilon(
@@ -54,7 +69,23 @@ def epsilon(
     _check(noise, sampling_rate, rounds, delta, accountant)
     kind = "pld" if accountant == "prv" else accountant
     value = _epsilon_value(noise, sampling_rate, rounds, delta, kind) if noise else math.inf
-    return Epsilon(value=value, delta=delta, accountant=kind, vacuous=value > VACUOUS)
+    identified = identified_by(noise, sampling_rate, rounds, kind)
+    return Epsilon(value=value, delta=delta, accountant=kind, identified=identified)
+
+
+def identified_by(
+    noise: float, sampling_rate: float, rounds: int, kind: str = "pld", kappa: float = 1 / CANDIDATES
+) -> float:
+    """The most that is identified under this very noise. Without sampling its trade-off is known in closed form."""
+    if sampling_rate == 1 or not noise:
+        return identified_by_gaussian(kappa, math.sqrt(rounds) / noise if noise else math.inf)
+    return _identified_by_account(noise, sampling_rate, rounds, kind, kappa)
+
+
+@lru_cache(maxsize=1024)
+def _identified_by_account(noise: float, sampling_rate: float, rounds: int, kind: str, kappa: float) -> float:
+    least = 0.0 if kind == "rdp" else LEAST_EPSILON  # what the accountants of the library know
+    return identified_by_account(kappa, delta_by_account(noise, sampling_rate, rounds, kind), least)
 
 
 def _epsilon_value(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
@@ -64,13 +95,30 @@ def _epsilon_value(noise: float, sampling_rate: float, rounds: int, delta: float
 
 @lru_cache(maxsize=1024)
 def _compose(noise: float, sampling_rate: float, rounds: int, delta: float, kind: str) -> float:
+    with _quiet():
+        return float(_ledger(noise, sampling_rate, rounds, kind).get_epsilon(delta))
+
+
+def delta_by_account(noise: float, sampling_rate: float, rounds: int, kind: str) -> Callable[[float], float]:
+    """Epsilon -> delta of the same sums as in `epsilon`; `pld` knows epsilons below zero too."""
+    ledger = _ledger(noise, sampling_rate, rounds, kind)
+
+    def delta_at(eps: float) -> float:
+        with _quiet():
+            return float(ledger.get_delta(eps))
+
+    return delta_at
+
+
+@lru_cache(maxsize=LEDGERS)
+def _ledger(noise: float, sampling_rate: float, rounds: int, kind: str) -> Any:
     dp: Any = _library()
     event: Any = dp.GaussianDpEvent(noise)
     if sampling_rate < 1:
         event = dp.PoissonSampledDpEvent(sampling_rate, event)
     ledger = dp.rdp.RdpAccountant() if kind == "rdp" else dp.pld.PLDAccountant()
     with _quiet():
-        return float(ledger.compose(event, rounds).get_epsilon(delta))
+        return ledger.compose(event, rounds)
 
 
 @contextmanager
@@ -128,13 +176,18 @@ def epsilon_of(
 
     `layers` is of the model that is shared, see `layers_of`.
     """
+    noise = example_noise(defense, layers)
+    return epsilon(noise=noise, sampling_rate=sampling_rate, rounds=steps, delta=delta, accountant=accountant)
+
+
+def example_noise(defense: Defense, layers: int) -> float:
+    """The noise of one step by the most that one example can move. ConfigError if it does not cover all of that."""
     part = noisy_part(defense)
     noise = None if part is None else part.noise_multiplier(layers)
     if part is None or noise is None:
         raise ConfigError("the defense clips no example's gradient and adds no noise to it, take dpsgd or fedcdp")
     _check_noise_covers_all(defense, part)
-    noise /= defense.copies  # one example is clipped once for each copy of it
-    return epsilon(noise=noise, sampling_rate=sampling_rate, rounds=steps, delta=delta, accountant=accountant)
+    return noise / defense.copies  # one example is clipped once for each copy of it
 
 
 def layers_of(model: nn.Module) -> int:

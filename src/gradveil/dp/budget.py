@@ -16,11 +16,19 @@ from torch import nn
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
-from gradveil.dp.accountant import VACUOUS, Accountant, check_delta, epsilon_of, layers_of, noisy_part
+from gradveil.dp.accountant import (
+    Accountant,
+    Epsilon,
+    check_delta,
+    epsilon_of,
+    layers_of,
+    noisy_part,
+    say_identified,
+)
+from gradveil.dp.trade_off import CANDIDATES
 
 DELTA = 1e-5
 FAR = 50.0  # above it PRV takes minutes and says no more
-MEANS = "vacuous: it rules out next to nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +65,22 @@ class EpsilonBounds:
     rate: float
     steps: int
     rdp: float
-    prv: float | None  # None: not computed, since RDP is far above what means anything
-
-    @property
-    def vacuous(self) -> bool:
-        """By the smaller one, since both are bounds."""
-        return min(self.rdp, math.inf if self.prv is None else self.prv) > VACUOUS
+    prv: float | None  # None: not computed, since it takes minutes where RDP is far up
+    identified: float  # the most that any attacker identifies among 1,001, by the smaller of the two
 
     def __str__(self) -> str:
+        means = say_identified(self.identified)
         if math.isinf(self.rdp):
-            return f"epsilon is infinite without noise, {MEANS}"
+            return f"epsilon is infinite without noise, {means}"
         prv = f"PRV left out above {FAR:g}" if self.prv is None else f"{self.prv:.4g} by PRV"
-        return f"epsilon = {self.rdp:.4g} by RDP, {prv}" + (f", {MEANS}" if self.vacuous else "")
+        return f"epsilon = {self.rdp:.4g} by RDP, {prv}, {means}"
 
     def as_json(self) -> dict[str, Any]:
         numbers = {"rdp": self.rdp if math.isfinite(self.rdp) else None, "prv": self.prv}  # JSON knows no infinity
         one, sampling = self.exposure, {"sampling_rate": self.rate, "steps": self.steps}
         who = {"client": one.client, "pictures": one.pictures, "batch": one.batch, "rounds": one.rounds}
-        return {**numbers, "vacuous": self.vacuous, **sampling, **who}
+        means = {"identified_at_most": self.identified, "candidates": CANDIDATES}
+        return {**numbers, **means, **sampling, **who}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,7 +125,7 @@ class Account:
     layers: int
     delta: float
 
-    def epsilon_by(self, accountant: Accountant, rate: float, steps: int) -> float:
+    def epsilon_by(self, accountant: Accountant, rate: float, steps: int) -> Epsilon:
         return epsilon_of(
             self.defense,
             layers=self.layers,
@@ -127,16 +133,18 @@ class Account:
             steps=steps,
             delta=self.delta,
             accountant=accountant,
-        ).value
+        )
 
     def bounds_of(self, one: Exposure, rate: float, steps: int) -> EpsilonBounds:
         rdp = self.epsilon_by("rdp", rate, steps)
-        prv = self.epsilon_by("prv", rate, steps) if rdp <= FAR else None
-        return EpsilonBounds(exposure=one, rate=rate, steps=steps, rdp=rdp, prv=prv)
+        prv = self.epsilon_by("prv", rate, steps) if rdp.value <= FAR else None
+        identified = min(found.identified for found in (rdp, prv) if found is not None)
+        value = None if prv is None else prv.value
+        return EpsilonBounds(exposure=one, rate=rate, steps=steps, rdp=rdp.value, prv=value, identified=identified)
 
     def bounds_with_sampling(self, found: Sequence[Exposure]) -> EpsilonBounds:
         """Of the client that is worst off by RDP; PRV of the same."""
-        worst = max(worst_candidates(found), key=lambda one: self.epsilon_by("rdp", one.rate, one.steps))
+        worst = max(worst_candidates(found), key=lambda one: self.epsilon_by("rdp", one.rate, one.steps).value)
         return self.bounds_of(worst, worst.rate, worst.steps)
 
     def bounds_as_dealt(self, found: Sequence[Exposure]) -> EpsilonBounds:

@@ -25,7 +25,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 
 from gradveil.core import toml
 from gradveil.core.compute import Compute
-from gradveil.core.files import private_files, slug
+from gradveil.core.files import private_files, scratch, slug
 from gradveil.core.hashes import sha256
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.journal import Journal
@@ -79,7 +79,7 @@ def run(
     folder, shown = Path(folder), progress or Silent()
     home = experiment.folder_type(folder)
     try:
-        with home.interruptible(), private_files():
+        with home.interruptible(), private_files(), scratch(None):
             experiment.prepare(home, compute, shown)
             config = home.dump(experiment.to_tables())
             origin = experiment.origin(config, compute)
@@ -88,7 +88,12 @@ def run(
                 return finished
             home.create()
             pool = experiment.pool(compute)
-            with Journal(home.journal) as journal, compute.active(), pool.connected():
+            with (
+                Journal(home.journal) as journal,
+                scratch(home.user_path) as place,
+                compute.active(),
+                pool.connected(place),
+            ):
                 home.prepare(config, origin)
                 runner = Runner(home=home, journal=journal, pool=pool, progress=shown, origin=origin)
                 outcome = experiment.play(runner)

@@ -16,13 +16,15 @@ from torch import Tensor
 from gradveil.core import toml
 from gradveil.core.errors import ConfigError, DiskError, Interrupted
 from gradveil.core.files import write_whole
-from gradveil.core.hashes import TELLING, differences, sha256
+from gradveil.core.hashes import TELLING, differences, own_version, sha256
 from gradveil.experiment import journal
-from gradveil.experiment.provenance import HASHES, now
+from gradveil.experiment.provenance import HASHES, now, several_versions
+from gradveil.experiment.reseal import SEALED_AGAIN, announce_seal, find_broken_seal, withdraw_seal
+from gradveil.experiment.seal import SEAL, SIGNATURE
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"
-VERDICT, REPORT, SEAL = "verdict.json", "report.html", "seal.json"
-DERIVED = (VERDICT, REPORT, SEAL)
+VERDICT, REPORT = "verdict.json", "report.html"
+DERIVED = (VERDICT, REPORT, SEAL, SIGNATURE)
 FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
 
 
@@ -40,6 +42,7 @@ class RunFolder:
 
     files: tuple[str, ...] = (CONFIG, PROVENANCE, JOURNAL, *DERIVED)
     folders: tuple[str, ...] = (IMAGES,)
+    derived: tuple[str, ...] = DERIVED  # what can be made again from the rest
     kind = "run"
     results = "trials"
 
@@ -154,14 +157,32 @@ class RunFolder:
         if not (self.path / CONFIG).exists():
             write_whole(self.path / CONFIG, config.encode())
         stored = self.read_provenance()
-        (self.path / SEAL).unlink(missing_ok=True)  # what it says is about to change
+        broken = self._broken_seal(stored, "the run, resumed")
+        withdraw_seal(self.user_path)
         if stored:
             again = {key: provenance[key] for key in ("command", "device", "precision", "gradveil", "torch", "started")}
-            provenance = {**stored, "finished": None, "resumed": [*stored.get("resumed", []), again]}
+            resumed = [*stored.get("resumed", []), again]
+            versions = several_versions(stored.get("gradveil"), resumed)
+            provenance = {**stored, "finished": None, "resumed": resumed, **versions, **broken}
         self._write_provenance(provenance)
 
     def finish(self) -> None:
+        if SEAL in self.files:
+            announce_seal(self.user_path)
         self._write_provenance({**self.read_provenance(), "finished": now()})
+
+    def note_broken_seal(self, by: str) -> bool:
+        """Whether the seal of a finished run was lost or broken; then the provenance says so from now on."""
+        stored = self.read_provenance()
+        if broken := self._broken_seal(stored, by):
+            self._write_provenance({**stored, **broken})
+        return bool(broken)
+
+    def _broken_seal(self, stored: Mapping[str, Any], by: str) -> dict[str, Any]:
+        """The entry of the provenance, with those before."""
+        problem = find_broken_seal(self.user_path, stored, self.derived) if SEAL in self.files else ""
+        event = {"time": now(), "by": f"{by} (gradveil {own_version()})", "problem": problem}
+        return {SEALED_AGAIN: [*stored.get(SEALED_AGAIN, []), event]} if problem else {}
 
     def _write_provenance(self, provenance: Mapping[str, Any]) -> None:
         write_whole(self.path / PROVENANCE, _with_checksum(provenance))

@@ -19,14 +19,16 @@ from weakref import WeakSet
 from zlib import crc32
 
 from gradveil.core.errors import GradveilError, LockedError
+from gradveil.experiment.plausible import find_absurd
 from gradveil.experiment.record import Record
 
 _CRC = b',"crc":'
 _LISTS = ("flags", "notes")
 _NUMBER = (int, float)
 _OPTIONAL = (int, float, NoneType)
-_KINDS = {"example": int, "seed": int, "seconds": _NUMBER, "loss": _OPTIONAL, "blank": _OPTIONAL, "scores": dict,
-          "flags": tuple, "notes": tuple}  # all others are texts  # fmt: skip
+_NUMBERS = ("scores", "explained", "floors", "fed")  # by name
+_KINDS = {"example": int, "seed": int, "seconds": _NUMBER, "loss": _OPTIONAL, "blank": _OPTIONAL, "flags": tuple,
+          "notes": tuple, "ranks": dict, **dict.fromkeys(_NUMBERS, dict)}  # all others are texts  # fmt: skip
 
 
 class JournalError(GradveilError):
@@ -58,9 +60,15 @@ def check_record(record: Record) -> Record:
     wrong = [f.name for f in fields(Record) if not _is(getattr(record, f.name), _KINDS.get(f.name, str))]
     if wrong or not all(isinstance(text, str) for text in (*record.flags, *record.notes)):
         raise ValueError(f"{', '.join(wrong) or 'flags or notes'}: another type than a record has")
-    if not all(_is(value, _NUMBER) for value in record.scores.values()):
-        raise ValueError("scores: not numbers")
+    if not all(_is(value, _NUMBER) for name in _NUMBERS for value in getattr(record, name).values()):
+        raise ValueError(f"{', '.join(_NUMBERS)}: not numbers")
+    if not all(_is_ranks(value) for value in record.ranks.values()):
+        raise ValueError("ranks: not lists of whole numbers")
     return record
+
+
+def _is_ranks(value: Any) -> bool:
+    return isinstance(value, list) and all(_is(rank, int) for rank in value)
 
 
 def _is(value: Any, kind: Any) -> bool:
@@ -81,6 +89,8 @@ def parse(content: bytes, name: str = "journal.jsonl") -> tuple[list[Record], in
             if 0 <= end < len(content) - 1:
                 raise JournalError(f"{name}: bad record at byte {start}, {error}, restore the file") from error
             break
+        if absurd := find_absurd(records[-1]):  # no torn tail: its checksum is right
+            raise JournalError(f"{name}: bad record at byte {start}, {absurd}, restore the file")
         start = end + 1
     return records, start
 

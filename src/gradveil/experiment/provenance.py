@@ -5,9 +5,10 @@ from __future__ import annotations
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +36,12 @@ def hash_data(scenario: Scenario, gallery: Tensor | None = None, also: Sequence[
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def several_versions(first: object, resumed: Sequence[Mapping[str, Any]]) -> dict[str, list[str]]:
+    """The versions of gradveil that wrote a run, where it was more than one."""
+    versions = list(dict.fromkeys([str(first), *(str(one.get("gradveil")) for one in resumed)]))
+    return {"versions": versions} if len(versions) > 1 else {}
 
 
 def device_name(device: str) -> str:

@@ -1,7 +1,7 @@
 """The seal of a finished run: a hash of every file, so that a byte that changed later is noticed.
 
 It shows accidents and careless edits. Whoever may write to the folder can also seal it again: to hold against that,
-keep the id elsewhere. `jq -S .files seal.json | sha256sum` computes the id without us.
+keep the id elsewhere, or sign it. `jq -S .files seal.json | sha256sum` computes the id without us.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 from gradveil.core.errors import ConfigError
 
 SEAL = "seal.json"
+SIGNATURE = "signature.json"  # over the id of the seal, see gradveil.experiment.signature
 SCHEMA = 1
 PART = ".part"  # what a crash left half written; nobody reads it
 BLOCK = 1 << 20
@@ -49,7 +51,12 @@ def seal(folder: Path) -> str:
         raise ConfigError(f"{folder}/{error}") from error
     content = {"schema": SCHEMA, "files": files, "sealed": now(), "id": _digest(files)}
     with private_files():
-        write_whole(folder / SEAL, _canonical({**content, "check": _digest(content)}))
+        try:
+            write_whole(folder / SEAL, _canonical({**content, "check": _digest(content)}))
+        except BaseException:
+            with suppress(OSError):
+                (folder / (SEAL + PART)).touch()  # still to be sealed, see gradveil.experiment.reseal
+            raise
     return str(content["id"])
 
 
@@ -90,7 +97,7 @@ def _problem(folder: Path, name: str, there: bool, sealed: str | None) -> str:
 
 
 def _names(folder: Path, below: str = "") -> Iterator[str]:
-    """Whatever lies in the folder and its folders; only the seal itself and half-written files are left out."""
+    """Whatever lies in the folder and its folders; only the seal, its signature and half-written files are left out."""
     try:
         entries = list(os.scandir(folder / below))
     except OSError as error:
@@ -101,7 +108,7 @@ def _names(folder: Path, below: str = "") -> Iterator[str]:
         name = below + entry.name
         if entry.is_dir(follow_symlinks=False):
             yield from _names(folder, f"{name}/")
-        elif name != SEAL and not (name.endswith(PART) and entry.is_file(follow_symlinks=False)):
+        elif name not in (SEAL, SIGNATURE) and not (name.endswith(PART) and entry.is_file(follow_symlinks=False)):
             yield name
 
 

@@ -13,6 +13,7 @@ from gradveil import data
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_tensors
 from gradveil.core.seeds import Seed
+from gradveil.data.draw import Draw, draw_rows
 from gradveil.defenses.loda.starts import fit_to, options_for
 from gradveil.generators.provenance import as_bytes, resembling, thumbnails
 
@@ -22,11 +23,13 @@ SHIFT = 8  # part of the side by which a picture is moved at most
 
 @dataclass(frozen=True, kw_only=True)
 class Source:
-    """A data set as `gradveil.data.load` takes it. Its first `skip` pictures are those that will be attacked."""
+    """A data set as `gradveil.data.load` takes it. `skip` pictures are those that an audit of it attacks."""
 
     data: str
     options: Mapping[str, object] = field(default_factory=dict)
     skip: int = 0
+    seed: int = 0  # of that audit
+    draw: Draw = "seed"  # and how it chooses its pictures
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +62,8 @@ def public_pictures(
         raise ConfigError(f"pictures: {len(sources)} data sets, size {size}, {channels} channels, skip {skip}: mend it")
     named = [one if isinstance(one, Source) else Source(data=str(one), skip=skip) for one in sources]
     loaded = [_load(source, size, channels) for source in named]
-    attacked = torch.cat([images[: one.skip] for one, (_, images) in zip(named, loaded, strict=True)])
-    left = torch.cat([images[one.skip :] for one, (_, images) in zip(named, loaded, strict=True)])
+    parts = [_part(one, images) for one, (_, images) in zip(named, loaded, strict=True)]
+    attacked, left = (torch.cat(part) for part in zip(*parts, strict=True))
     order = torch.randperm(len(left), generator=Seed(seed).at("held-out").rng())
     count = min(MOST_HELD, len(left) // HELD_OUT)
     held, rest = left[order[:count]], left[order[count:]]
@@ -76,6 +79,14 @@ def public_pictures(
         skipped=len(attacked),
         alike=len(left) - len(rest) - len(held),
     )
+
+
+def _part(source: Source, images: Tensor) -> tuple[Tensor, Tensor]:
+    """What an audit attacks, and the rest in its order."""
+    attacked = draw_rows(len(images), Seed(source.seed), source.draw)[: source.skip]
+    free = torch.ones(len(images), dtype=torch.bool)
+    free[attacked] = False
+    return images[attacked], images[free]
 
 
 def _load(source: Source, size: int, channels: int) -> tuple[str, Tensor]:

@@ -8,6 +8,7 @@ Pictures mirrored left and right count as the same.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -52,24 +53,28 @@ def record_of(images: Tensor) -> dict[str, Tensor]:
 
 def trained_on(file: str | Path) -> Tensor | None:
     """The hashes in a file; None if it says nothing, as a network from elsewhere does."""
-    return _records(Path(file)).get(TRAINED_ON)
+    return read_records(Path(file)).get(TRAINED_ON)
 
 
 def check_not_trained_on(file: str | Path, images: Tensor) -> None:
     """ConfigError if the network in the file was trained on one of the pictures [*, channel, height, width]."""
     path = Path(file)
-    records = _records(path)
+    if seen := count_known(images, read_records(path)):
+        raise ConfigError(
+            f"{path}: was trained on {seen} of the {len(as_bytes(images))} pictures that are attacked, "
+            "train it without them (`skip`) or attack other pictures"
+        )
+
+
+def count_known(images: Tensor, records: Mapping[str, Tensor]) -> int:
+    """How many pictures [*, channel, height, width] are among those of the records, as they are or mirrored."""
     seen = torch.zeros(len(as_bytes(images)), dtype=torch.bool)
     for view in (images, images.flip(-1)):
         if TRAINED_ON in records:
             seen |= _list(picture_hashes(view), records[TRAINED_ON])
         if LOOKS in records:
             seen |= resembling(thumbnails(view), records[LOOKS])
-    if seen.any():
-        raise ConfigError(
-            f"{path}: was trained on {int(seen.sum())} of the {len(seen)} pictures that are attacked, "
-            "train it without them (`skip`) or attack other pictures"
-        )
+    return int(seen.sum())
 
 
 def _list(hashes: Tensor, known: Tensor) -> Tensor:
@@ -86,7 +91,8 @@ def resembling(looks: Tensor, known: Tensor) -> Tensor:
     return torch.cat(nearest) < ALIKE * ours.shape[1]
 
 
-def _records(path: Path) -> dict[str, Tensor]:
+def read_records(path: Path) -> dict[str, Tensor]:
+    """The tensors of a file that say which pictures it has seen."""
     if not path.is_file():
         raise ConfigError(f"{path}: no such file, give the path of a .safetensors file")
     header = read_header(path, path)

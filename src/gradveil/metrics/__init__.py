@@ -16,9 +16,11 @@ from gradveil.metrics.retrieval import (
     retrieval_top5,
 )
 from gradveil.metrics.ssim import ssim
+from gradveil.metrics.symmetric import psnr_symmetric, retrieval_symmetric
 
 METRICS: dict[str, Builder] = {
     "psnr": psnr,
+    "psnr-symmetric": psnr_symmetric,
     "ssim": ssim,
     "ms-ssim": ms_ssim,
     "fsim": fsim,
@@ -27,6 +29,7 @@ METRICS: dict[str, Builder] = {
     "jaccard": jaccard,
     "retrieval": retrieval,
     "retrieval-top5": retrieval_top5,
+    "retrieval-symmetric": retrieval_symmetric,
     "retrieval-detail": retrieval_detail,
     "retrieval-features": retrieval_features,
     "retrieval-features-top5": retrieval_features_top5,

@@ -25,51 +25,65 @@ RETRIEVAL = Facts(name="retrieval", label="Nearest in the gallery", kind="rate",
 RETRIEVAL_TOP5 = replace(RETRIEVAL, name="retrieval-top5", label="Top 5", lookup=Lookup(top=TOP, by="pixels"))
 RETRIEVAL_DETAIL = replace(RETRIEVAL, name="retrieval-detail", label="By detail", lookup=Lookup(top=1, by="detail"))
 RETRIEVAL_FEATURES = replace(
-    RETRIEVAL, name="retrieval-features", label="By features", lookup=Lookup(top=1, by="features")
+    RETRIEVAL, name="retrieval-features", label="By features", lookup=Lookup(top=1, by="features"), as_fed=False
 )
 RETRIEVAL_FEATURES_TOP5 = replace(
-    RETRIEVAL, name="retrieval-features-top5", label="By features, top 5", lookup=Lookup(top=TOP, by="features")
+    RETRIEVAL,
+    name="retrieval-features-top5",
+    label="By features, top 5",
+    lookup=Lookup(top=TOP, by="features"),
+    as_fed=False,
 )
 
 
 @RETRIEVAL.builds
 def retrieval(*, gallery: Gallery) -> Metric:
     """Identification: 1 if the original is the nearest to the reconstruction in a gallery, else 0."""
-    _check_gallery(gallery)
-    return RETRIEVAL.metric(lambda got, truth: find_by_pixels(got, truth, gallery))
+    check_gallery(gallery)
+    return RETRIEVAL.metric(
+        lambda got, truth: find_by_pixels(got, truth, gallery), among=lambda other: retrieval(gallery=other)
+    )
 
 
 @RETRIEVAL_TOP5.builds
 def retrieval_top5(*, gallery: Gallery) -> Metric:
     """Identification: 1 if the original is among the 5 nearest to the reconstruction in a gallery, else 0."""
-    _check_gallery(gallery)
-    return RETRIEVAL_TOP5.metric(lambda got, truth: find_by_pixels(got, truth, gallery, TOP))
+    check_gallery(gallery)
+    return RETRIEVAL_TOP5.metric(
+        lambda got, truth: find_by_pixels(got, truth, gallery, TOP), among=lambda other: retrieval_top5(gallery=other)
+    )
 
 
 @RETRIEVAL_DETAIL.builds
 def retrieval_detail(*, gallery: Gallery) -> Metric:
     """As `retrieval`, by detail: pictures are compared without the local mean of brightness and color."""
-    _check_gallery(gallery)
-    return RETRIEVAL_DETAIL.metric(lambda got, truth: find_by_detail(got, truth, gallery))
+    check_gallery(gallery)
+    return RETRIEVAL_DETAIL.metric(
+        lambda got, truth: find_by_detail(got, truth, gallery), among=lambda other: retrieval_detail(gallery=other)
+    )
 
 
 @RETRIEVAL_FEATURES.builds
 def retrieval_features(*, features: FeatureGallery) -> Metric:
     """As `retrieval`, by the features of a network."""
-    _check_gallery(features.pictures)
-    return RETRIEVAL_FEATURES.metric(lambda got, truth: find_by_features(got, truth, features), features.source)
+    check_gallery(features.pictures)
+    return RETRIEVAL_FEATURES.metric(
+        lambda got, truth: find_by_features(got, truth, features),
+        features.source,
+    )
 
 
 @RETRIEVAL_FEATURES_TOP5.builds
 def retrieval_features_top5(*, features: FeatureGallery) -> Metric:
     """As `retrieval-top5`, by the features of a network."""
-    _check_gallery(features.pictures)
+    check_gallery(features.pictures)
     return RETRIEVAL_FEATURES_TOP5.metric(
-        lambda got, truth: find_by_features(got, truth, features, TOP), features.source
+        lambda got, truth: find_by_features(got, truth, features, TOP),
+        features.source,
     )
 
 
-def _check_gallery(gallery: Tensor) -> None:
+def check_gallery(gallery: Tensor) -> None:
     if len(gallery) == 0:
         raise ConfigError("the gallery is empty, give at least one other picture", key="metrics.retrieval")
 
@@ -79,7 +93,7 @@ def find_by_pixels(got: Images, truth: Images, gallery: Gallery, top: int = 1) -
 
     A reconstruction that is not a number scores NaN: it shows nothing, but neither was it measured.
     """
-    _check_sizes(got, gallery)
+    check_sizes(got, gallery)
     guess, original = (images.flatten(-3).flatten(0, -2) for images in (got, truth))
     ahead = rivals_ahead(guess, original, gallery.flatten(1).to(guess.device))
     return _hits(ahead, top).reshape(got.shape[:-3])
@@ -87,7 +101,7 @@ def find_by_pixels(got: Images, truth: Images, gallery: Gallery, top: int = 1) -
 
 def find_by_detail(got: Images, truth: Images, gallery: Gallery) -> Float[Tensor, "*client example"]:
     """Top-1 by the correlation of details; ties and copies as in `find_by_pixels`. A flat picture finds nobody."""
-    _check_sizes(got, gallery)
+    check_sizes(got, gallery)
     shape = got.shape[-3:]
     guess, original = (detail(images.reshape(-1, *shape)) for images in (got, truth))
     ahead = rivals_ahead(guess, original, detail(gallery.to(guess.device)))
@@ -106,7 +120,7 @@ def find_by_features(
     got: Images, truth: Images, features: FeatureGallery, top: int = 1
 ) -> Float[Tensor, "*client example"]:
     """Top-k by the angle between features; ties and copies as in `find_by_pixels`."""
-    _check_sizes(got, features.pictures)
+    check_sizes(got, features.pictures)
     shape = got.shape[-3:]
     guess, original = (features.embed(images.reshape(-1, *shape).cpu()) for images in (got, truth))
     nearer = (guess @ features.vectors.T) >= (guess * original).sum(1, keepdim=True)
@@ -119,7 +133,7 @@ def _hits(ahead: Tensor, top: int) -> Tensor:
     return torch.where(ahead.isnan(), ahead, (ahead < top).to(ahead))
 
 
-def _check_sizes(got: Tensor, gallery: Tensor) -> None:
+def check_sizes(got: Tensor, gallery: Tensor) -> None:
     if gallery.shape[-3:] != got.shape[-3:]:
         raise ConfigError(
             f"the gallery holds pictures of {tuple(gallery.shape[-3:])}, "

@@ -97,6 +97,11 @@ class Loda(Defense):
         if self.cache:
             refuse_encodings(pictures, Cache.of(key))
 
+    @property
+    def slow_to_feed(self) -> bool:
+        """Every picture is a search of its own."""
+        return True
+
     def data(self, data: Batch, rng: Generator) -> Batch:
         return Batch(self.encode(data.images), data.labels)
 

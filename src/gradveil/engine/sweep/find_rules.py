@@ -11,6 +11,7 @@ import torch.fx
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from gradveil.core.formula import without_fused_attention
 from gradveil.engine.sweep import activations, rule
 from gradveil.engine.sweep.activations import Curve, Gate, Window, gelu_slopes, silu_slopes
 from gradveil.engine.sweep.attention import Product, Shares
@@ -133,6 +134,8 @@ SCALE = (operator.mul, torch.mul, operator.truediv, torch.div, "mul", "div")
 def function_rule(node: torch.fx.Node, values: list[Tensor], function: Callable[..., Tensor]) -> Rule | None:
     """`values` are those of the example that depend on the picture, `function` takes them and nothing else."""
     target: Any = node.target
+    if target is F.scaled_dot_product_attention:
+        return Rule(without_fused_attention(function))
     if len(values) == 1:
         return _of_one(node, target, function)
     if target in ADD and not node.kwargs and values[0].shape == values[1].shape:

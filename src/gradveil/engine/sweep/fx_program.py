@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +12,7 @@ import torch.fx
 from torch import Tensor, nn
 
 from gradveil.engine.sweep.find_rules import CannotSweep, function_rule, module_rules
-from gradveil.engine.sweep.rule import Rule
+from gradveil.engine.sweep.rule import LinearMap, Rule
 from gradveil.engine.sweep.weighted_layers import ParameterRule
 
 
@@ -44,6 +45,9 @@ def program_of(graph: torch.fx.GraphModule, trials: int, example: Tensor, names:
     return _Builder(graph, trials).build(example, names)
 
 
+SPLIT = ("unbind", "chunk", "split", torch.unbind, torch.chunk, torch.split)
+
+
 class _Builder:
     def __init__(self, graph: torch.fx.GraphModule, trials: int) -> None:
         self.graph, self.trials, self.count = graph, trials, 0
@@ -52,6 +56,7 @@ class _Builder:
         self.nodes: list[Node] = []
         self.values: dict[str, Any] = {}  # of the example, while building; then constants only
         self.tensors: set[str] = set()  # nodes that depend on the picture
+        self.splits: dict[torch.fx.Node, torch.fx.Node] = {}  # what is cut into several values -> what it is cut from
 
     def build(self, example: Tensor, names: Collection[str]) -> Program:
         source = output = ""
@@ -83,7 +88,12 @@ class _Builder:
     def add(self, node: torch.fx.Node) -> None:
         if node.op == "get_attr":
             return self.add_attribute(node)
+        if node.target is operator.getitem and node.all_input_nodes[0] in self.splits:
+            return self.add_part(node, node.all_input_nodes[0])
         parents = [n for n in node.all_input_nodes if n.name in self.tensors]
+        if node.target in SPLIT and len(parents) == 1:
+            self.splits[node] = parents[0]
+            return None
         if not parents or (node.op == "call_function" and node.target is getattr):
             return self.add_value(node)
         if node.op == "call_method" and node.target in ("size", "dim"):
@@ -93,6 +103,13 @@ class _Builder:
             name = node.name if place == 0 else f"{node.name}/{-place}"
             self.add_node(Node(name, inputs, rule))
             inputs = (name,)
+
+    def add_part(self, node: torch.fx.Node, split: torch.fx.Node) -> None:
+        """One of several values that an operation cuts its input into."""
+        whole = self.splits[split]
+        place: Any = node.args[1]
+        function = self.function_of(split, [whole])
+        self.add_node(Node(node.name, (whole.name,), LinearMap(lambda x: function(x)[place])))
 
     def add_node(self, node: Node) -> None:
         out, _ = node.rule.forward(*(self.values[n] for n in node.inputs))

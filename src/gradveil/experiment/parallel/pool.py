@@ -8,16 +8,18 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.files import scratch
 from gradveil.core.threads import threads, wait_for
 from gradveil.experiment.parallel import processes
 
@@ -27,6 +29,14 @@ LOCAL = "local"  # a Ray cluster of our own on this machine, for as long as the 
 IN_FLIGHT = 4  # tasks per core of a cluster that are on their way at once
 USER_MODEL = "gradveil_user_model_"  # prefix of the modules of a user's model file; no other machine has them
 LONGEST_ERROR = 300
+NOWHERE = "http://127.0.0.1:9"  # the port that discards: nobody listens
+# Ray's dashboard asks addresses of clouds where it runs, even without a dashboard and with its statistics turned off
+NO_WEB = {
+    "http_proxy": NOWHERE,
+    "HTTP_PROXY": NOWHERE,
+    "no_proxy": "127.0.0.1,localhost",
+    "NO_PROXY": "127.0.0.1,localhost",
+}
 
 
 class PoolError(GradveilError):
@@ -60,9 +70,10 @@ class Pool:
         """Whether tasks leave this process."""
         return bool(self.workers or self.ray)
 
-    def connected(self) -> AbstractContextManager[Any]:
-        """The cluster stays connected inside, however often `each` is called."""
-        return _cluster(self.ray) if self.ray else nullcontext()
+    def connected(self, place: Path | None = None) -> AbstractContextManager[Any]:
+        """The cluster stays connected inside, however often `each` is called. One of our own, which runs out of memory,
+        writes tasks and results below `place`."""
+        return _cluster(self.ray, place) if self.ray else nullcontext()
 
     def each(
         self,
@@ -198,24 +209,42 @@ def _fetch(ray: Any, reference: Any) -> tuple[Any, str]:
 
 def _task(work: Callable[[Any], Any], job: Any) -> Any:
     torch.set_num_threads(1)
-    return work(job)
+    with scratch(None):  # the folder of the run may be on another machine
+        return work(job)
 
 
 @contextmanager
-def _cluster(address: str) -> Iterator[Any]:
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    """For the processes that are started inside."""
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)
+
+
+@contextmanager
+def _cluster(address: str, place: Path | None = None) -> Iterator[Any]:
     """Ray, connected: to the cluster at the address, or to one of our own that ends with us. Never ends another."""
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is sent to anybody
     import ray
     from ray import cloudpickle
 
-    quiet: dict[str, Any] = {"include_dashboard": False} if address == LOCAL else {"address": address}
+    ours = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+    quiet: dict[str, Any] = ours if address == LOCAL else {"address": address}
+    if address == LOCAL and place is not None:
+        quiet["object_spilling_directory"] = str(place.resolve() / "ray")
+        (place / "ray").mkdir(parents=True, exist_ok=True)
     for name in [name for name in sys.modules if name.startswith(USER_MODEL)]:
         cloudpickle.register_pickle_by_value(sys.modules[name])
     was_running = ray.is_initialized()
     if not was_running:
         try:
-            ray.init(**quiet, log_to_driver=False, logging_level=logging.ERROR)
+            with _environment(NO_WEB if address == LOCAL else {}):
+                ray.init(**quiet, log_to_driver=False, logging_level=logging.ERROR)
         except (ConnectionError, ValueError, OSError, TimeoutError) as error:
             raise ConfigError(f"no cluster at {address}, {' '.join(str(error).split())[:200]}", key="ray") from error
     try:
