@@ -3,8 +3,10 @@
 from collections.abc import Callable
 
 from gradveil.attacks.adam_l1 import adam_l1, adam_l1_ats
+from gradveil.attacks.april import april
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.cah import cah
+from gradveil.attacks.cocktail_party import cocktail_party
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
 from gradveil.attacks.dlg import dlg, dlg_code, dlg_joint, dlg_paper
@@ -21,10 +23,12 @@ from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
+from gradveil.attacks.r_gap import r_gap
 from gradveil.attacks.rog import rog, rog_code, rog_paper
 from gradveil.attacks.rogs import rogs, rogs_paper
 from gradveil.attacks.rtf import rtf
 from gradveil.attacks.sgd_cosine import sgd_cosine, sgd_cosine_ats
+from gradveil.attacks.spear import spear
 from gradveil.attacks.unmix import unmix
 from gradveil.core.attack import Attack
 
@@ -59,6 +63,10 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "loda-inverse": loda_inverse,
     "loda-inverse-paper": loda_inverse_paper,
     "linear": linear,
+    "april": april,
+    "spear": spear,
+    "cocktail-party": cocktail_party,
+    "r-gap": r_gap,
     "linear-model": linear_model,
     "rtf": rtf,
     "cah": cah,

@@ -17,11 +17,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradveil.attacks.april import april
+from gradveil.attacks.cocktail_party import cocktail_party
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.linear import linear
+from gradveil.attacks.spear import spear
 from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.check import options_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import NotApplicableError
@@ -41,6 +45,9 @@ PAPER = Paper(
 )
 STAGES: Mapping[str, Callable[..., Attack]] = {
     "linear": linear,
+    "april": april,
+    "cocktail-party": cocktail_party,
+    "spear": spear,
     "dlg": dlg,
     "invertgrad": invertgrad,
     "gradinversion": gradinversion,
@@ -60,12 +67,13 @@ EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one 
 
 
 def autoattack(*, steps: int | None = None) -> AutoAttack:
-    """The default: `linear`, `dlg`, `invertgrad` and `gradinversion` in turn, as far as they apply to the model.
+    """The default: closed forms, then `dlg`, `invertgrad` and `gradinversion`, as far as they apply to the model.
 
     `steps` limits every stage that takes steps; without it each has its own.
     """
     given = {} if steps is None else {"steps": steps}
-    return AutoAttack(stages={name: make(**(given if name != "linear" else {})) for name, make in STAGES.items()})
+    stages = {name: make(**(given if "steps" in options_of(make) else {})) for name, make in STAGES.items()}
+    return AutoAttack(stages=stages)
 
 
 def planted_stages(examples: int, copies: int = 1, transforms: str = "") -> dict[str, tuple[str, dict[str, Any]]]:
@@ -103,6 +111,7 @@ class AutoAttack(Attack):
         left, notes = list(range(len(seen.names))), []
         for name, stage in self.stages.items():
             try:
+                stage.check(seen.take(left))
                 got = _compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
             except NotApplicableError as error:
                 notes.append(f"{name} left out: {error}")

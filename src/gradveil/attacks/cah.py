@@ -23,7 +23,7 @@ from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_opt
 from gradveil.attacks.imprint.readout import count_range, gradients, reconstruction
 from gradveil.attacks.imprint.traps import UNTUNED, trap_rows, tuned_bias
 from gradveil.attacks.imprint.unit_pictures import candidates
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
@@ -97,6 +97,10 @@ class TrapWeights(Attack):
         if self.separate and self.scale:
             raise ConfigError("scale and separate both say what the rows are, give one of them", key="cah")
         Oasis(transforms=self.separate or "none")  # refuses what is not known
+
+    @property
+    def uses(self) -> frozenset[Use]:
+        return frozenset({"defense"}) if self.separate else frozenset()
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         model, place = site(model, shape_of(public, "cah"), self.at, "cah", seed)

@@ -16,16 +16,15 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.attacks.closed.replay import labels_or_even
+from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed, uniform
-from gradveil.core.types import Labels
 from gradveil.engine.distance import names_to_match
-from gradveil.engine.labels import given_or_idlg
 from gradveil.models.normalize import constants_of
 
 PAPER = Paper(
@@ -62,6 +61,10 @@ class FirstLinear(Attack):
         if self.box < 0 or self.same <= 0:
             raise ConfigError(f"{self} is out of range, take box >= 0 and same > 0", key="linear")
 
+    @property
+    def uses(self) -> frozenset[Use]:
+        return frozenset()  # it takes an update as it comes
+
     def check(self, seen: Observation) -> None:
         self._gradients_of(seen, first_linear(seen, Seed()))
 
@@ -77,7 +80,7 @@ class FirstLinear(Attack):
         pixels = torch.where(found.unsqueeze(-1), _pixels(seen, inputs).clamp(0, 1), blank)
         return Reconstruction(
             images=pixels.unflatten(-1, seen.shape),
-            labels=_labels(seen, weight),
+            labels=labels_or_even(seen),
             found=found,
             loss=_residue(weight, inputs).masked_fill(~bias.isfinite().all(-1), torch.nan),
             notes=_notes(seen),
@@ -190,14 +193,6 @@ def _pixels(seen: Observation, inputs: Tensor) -> Tensor:
     """From the layer's input back to flat pictures in [0, 1]."""
     mean, std = (c.to(inputs).view(-1, 1, 1) for c in constants_of(seen.model, seen.shape[0]))
     return (inputs.unflatten(-1, seen.shape) * std + mean).flatten(-3)
-
-
-def _labels(seen: Observation, like: Tensor) -> Labels:
-    """Given or inferred; where the model has no head to infer from, every class alike."""
-    try:
-        return given_or_idlg(seen)
-    except NotApplicableError:
-        return like.new_full((len(like), seen.examples, seen.classes), 1 / seen.classes)
 
 
 def _notes(seen: Observation) -> tuple[str, ...]:

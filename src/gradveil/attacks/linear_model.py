@@ -16,7 +16,7 @@ from torch.func import functional_call
 
 from gradveil.attacks.imprint.readout import labels_of
 from gradveil.attacks.linear import first_linear
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.client import loss_of
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, NotApplicableError
@@ -50,6 +50,10 @@ class LinearModel(Attack):
     def __post_init__(self) -> None:
         if not 0 <= self.refine <= 10_000:
             raise ConfigError(f"refine = {self.refine} is out of range, take 0 to 10,000", key="linear-model")
+
+    @property
+    def uses(self) -> frozenset[Use]:
+        return frozenset()  # it takes an update as it comes
 
     def check(self, seen: Observation) -> None:
         _only_layer(seen)

@@ -18,7 +18,7 @@ from gradveil.attacks.imprint.functional import FAR, FEWEST, Functional, Spread,
 from gradveil.attacks.imprint.insertion import Place, imprint_in, insert, place_of, shape_of, site, standard_of
 from gradveil.attacks.imprint.module import Connection, Imprint, Rows, check_options
 from gradveil.attacks.imprint.readout import count_range, differences, gradients, reconstruction
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.observation import Observation
@@ -79,6 +79,10 @@ class RobbingTheFed(Attack):
             raise ConfigError(
                 f"target = {self.target} is out of range, take a share of the pictures from 0 to 1", key="rtf"
             )
+
+    @property
+    def uses(self) -> frozenset[Use]:
+        return frozenset()  # it takes an update as it comes
 
     def plant(self, model: nn.Module, public: Batch | None, seed: Seed) -> nn.Module:
         model, place = site(model, shape_of(public, "rtf"), self.at, "rtf", seed)

@@ -1,0 +1,1 @@
+"""What closed forms share: how a layer's input leads back to the picture, and the replay that decides."""
