@@ -5,16 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.lineup import gallery_of, run_lineups
+from gradveil.audit.lineup_plan import LineUpCell, Size, describe_lineups, plan_lineups
 from gradveil.audit.plan import Cell, clients_of
-from gradveil.audit.runner import run_waves
-from gradveil.audit.schedule import place, roles, shards, waves
-from gradveil.audit.trial import Judge
+from gradveil.audit.runner import count_missing, run_waves
+from gradveil.audit.schedule import place, planned, roles, shards, waves
+from gradveil.audit.score import Judge
+from gradveil.audit.tuning import describe_tuning
 from gradveil.audit.upload_size import update_bytes
 from gradveil.audit.validate import check, networks
 from gradveil.core import toml
@@ -26,7 +30,8 @@ from gradveil.core.hashes import hash_models, sha256
 from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
-from gradveil.dp.audited_round import round_accounts
+from gradveil.dp.audited_round import round_accounts, round_certificates
+from gradveil.dp.trade_off import CANDIDATES
 from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.parallel.pool import Pool
@@ -48,6 +53,8 @@ class Audit:
     metrics: tuple[Metric, ...]
     seed: int = 0
     gallery: Tensor | None = None
+    gallery_labels: Tensor | None = None  # [picture, class]
+    lineup: Size = "auto"  # candidates of a line-up, the original included; 0: none is held
     also: tuple[Scenario, ...] = ()  # the same with one thing changed
     early: nn.Module | None = None  # the model before training, for the positive control
     controls: bool = True  # without them no verdict is possible
@@ -55,6 +62,7 @@ class Audit:
     sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
     settings: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[str, ...] = ()  # settings that the user stated; the rest is assumed
+    tuned_on: tuple[str, ...] = ()  # runs or files of pictures on which settings of attacks were chosen
     stand_in: Scenario | None = None  # for the positive control, where the private pictures are not known
     origin: Mapping[str, Any] = field(default_factory=dict)  # what provenance.json will say beyond the usual
 
@@ -86,6 +94,7 @@ class AuditExperiment(Experiment[None]):
         self.left_out: Mapping[str, str] = {}  # attacks of a sequence that do not apply, and why
         self.shard, self.update_bytes = 0, None
         self.groups: list[list[Cell]] = []
+        self.lineups: list[LineUpCell] = []
 
     def pool(self, compute: Compute) -> Pool:
         return Pool.of(compute, all_threads=True)
@@ -96,17 +105,21 @@ class AuditExperiment(Experiment[None]):
         stored = home.read_provenance()
         self.shard, self.update_bytes = stored.get("shard", compute.shard), stored.get("update_bytes")
         self.groups = list(shards(self.audit, compute, self.shard))
+        self.lineups = list(plan_lineups(self.audit, compute, self.shard))
 
     def to_tables(self) -> Mapping[str, Any]:
         return self.audit.describe()
 
     def origin(self, config: str, compute: Compute) -> Mapping[str, Any]:
         audit = self.audit
-        accounts = round_accounts((audit.scenario, *audit.also), audit.defenses)
+        accounts = round_accounts((audit.scenario, *audit.also), audit.defenses, candidates=candidates_of(audit))
         return origin_of(audit, compute) | {
             "shard": self.shard,
-            "trials": sum(len(cell.own_keys) for group in self.groups for cell in group),
+            "trials": sum(len(cell.own_keys) for cell in self.cells),
+            "plan": planned(self.cells),
+            "lineup": describe_lineups(self.lineups),
             "order": list(audit.attacks) if audit.sequence else [],
+            "uses": {label: sorted(attack.uses) for label, attack in audit.attacks.items()},
             "left_out": self.left_out,
             "scenarios": roles(audit, compute, self.shard),
             "declared": list(audit.declared),
@@ -114,12 +127,21 @@ class AuditExperiment(Experiment[None]):
             "metrics": {m.name: m.to_json() for m in audit.metrics if m.name not in METRICS},
             "update_bytes": self.update_bytes or traffic(audit, compute),
             **({"privacy": accounts} if accounts else {}),
+            "certificates": certificates_of(audit),
+            **({"tuning": describe_tuning(audit.tuned_on, audit.describe()["defense"])} if audit.tuned_on else {}),
             **audit.origin,
         }
 
     def play(self, runner: Runner) -> None:
         order = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [self.groups]
+        runner.progress.begin(count_missing(runner, order) + sum(not runner.is_done(c.own_keys) for c in self.lineups))
+        run_lineups(runner, self.lineups, gallery_of(self.audit))
         run_waves(runner, order, judge_of(self.audit))
+
+    @property
+    def cells(self) -> list[Cell | LineUpCell]:
+        """All that is run, what is cheap first."""
+        return [*self.lineups, *chain.from_iterable(self.groups)]
 
 
 def run_audit(audit: Audit, folder: str | Path, compute: Compute = Compute(), progress: Progress | None = None) -> None:
@@ -134,6 +156,17 @@ def traffic(audit: Audit, compute: Compute) -> dict[str, dict[str, int]]:
     scenarios = (audit.scenario, *audit.also) if small else (audit.scenario,)
     first = [place(clients_of(scenario, slice(1)), plain) for scenario in scenarios]
     return {one.name: update_bytes(one, audit.defenses, attack, Seed(audit.seed)) for one in first}
+
+
+def certificates_of(audit: Audit) -> dict[str, dict[str, Any]]:
+    """By scenario and defense: the most that any server identifies among the gallery and the original."""
+    found = round_certificates((audit.scenario, *audit.also), audit.defenses, candidates_of(audit))
+    return {scene: {label: one.to_json() for label, one in row.items()} for scene, row in found.items()}
+
+
+def candidates_of(audit: Audit) -> int:
+    """Among how many pictures the original is sought."""
+    return len(audit.gallery) + 1 if audit.gallery is not None and len(audit.gallery) else CANDIDATES
 
 
 def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
@@ -167,7 +200,7 @@ def applicable(audit: Audit) -> tuple[Audit, dict[str, str]]:
 
 
 def judge_of(audit: Audit) -> Judge:
-    return Judge(audit.metrics, _blank(audit))
+    return Judge(audit.metrics, _blank(audit), None if audit.gallery is None else audit.gallery.float().cpu())
 
 
 def _blank(audit: Audit) -> Tensor:

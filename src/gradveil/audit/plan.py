@@ -37,6 +37,7 @@ class Cell:
     attacker: Attacker = "unaware"
     control: Control = ""
     compared: bool = True  # whether what comes free as a control is kept
+    is_control: bool = False  # whether it shows that the attack works: then no client is skipped in a sequence
 
     @property
     def name(self) -> str:
@@ -46,9 +47,13 @@ class Cell:
     def undefended(self) -> bool:
         return self.defense.is_none
 
+    @property
+    def place(self) -> tuple[str, str, str, str]:
+        """Scenario, defense, attack, and attacker or control: what the keys of its records begin with."""
+        return self.scenario.name, self.label, self.attack, self.control or self.attacker
+
     def key(self, client: str, example: int) -> str:
-        kind = self.control or self.attacker
-        return "/".join([self.scenario.name, self.label, self.attack, kind, client, str(example)])
+        return "/".join([*self.place, client, str(example)])
 
     @property
     def own_keys(self) -> list[str]:
@@ -69,7 +74,7 @@ class Cell:
     @property
     def repeats(self) -> bool:
         """Whether this adaptive attacker would run what the unaware one runs: its surrogate is no defense."""
-        if self.attacker == "unaware" or "defense" in self.method.uses:
+        if self.attacker == "unaware" or "defense" in self.method.uses or self.defense.copies > 1:
             return False
         if "views" in self.method.uses and self.defense.knowledge().views:
             return False
@@ -86,7 +91,7 @@ class Cell:
     @property
     def attacked(self) -> Seed:
         """The unaware and the adaptive attacker start alike, so their difference is what knowing is worth."""
-        return self.seed.at("attack", self.scenario.name, self.label, self.attack)
+        return attack_seed(self.seed, self.scenario.name, self.label, self.attack)
 
     def only(self, names: Container[str]) -> Cell:
         """The same cell on these clients."""
@@ -96,9 +101,16 @@ class Cell:
     def shards(self, size: int) -> Iterator[Cell]:
         """The same cell on some of its clients at a time; of a control, the first of them."""
         for first in range(0, len(self.scenario.names), size):
-            yield replace(self, scenario=clients_of(self.scenario, slice(first, first + size)))
+            some = clients_of(self.scenario, slice(first, first + size))
+            shows = self.undefended and not first and self.scenario.received is None
+            yield replace(self, scenario=some, is_control=shows)
             if self.control:
                 return
+
+
+def attack_seed(seed: Seed, scenario: str, defense: str, attack: str) -> Seed:
+    """Of all clients; `at(client)` is in the record of a trial and says of which run it is."""
+    return seed.at("attack", scenario, defense, attack)
 
 
 def clients_of(scenario: Scenario, some: slice | list[int]) -> Scenario:
@@ -123,6 +135,11 @@ def diagnostic(scenario: Scenario, early: bool = True) -> Scenario:
         aggregate=1,
         received=None,
     )
+
+
+def undefended(scenario: Scenario) -> Scenario:
+    """The same pictures, training and attacker, for clients that run no defense."""
+    return replace(scenario, name=f"{scenario.name}-undefended", received=None)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from gradveil.audit.plan import attack_seed
 from gradveil.audit.update_match import MATCH
 from gradveil.core.errors import ConfigError
 from gradveil.core.metric import FED, Facts
+from gradveil.core.seeds import Seed
 from gradveil.experiment import journal
 from gradveil.experiment.record import Record
 from gradveil.metrics import METRICS, facts_of
@@ -56,6 +58,16 @@ class Run:
         """Every scenario by name, with its role (audited, variation, control) and regime; none in an older run."""
         found = self.provenance.get("scenarios", {})
         return found if isinstance(found, Mapping) else {}
+
+    @property
+    def plan(self) -> Mapping[str, Any]:
+        """What a finished run must hold, as `gradveil.audit.schedule.planned` makes it; nothing in an older run."""
+        found = self.provenance.get("plan", {})
+        return found if isinstance(found, Mapping) else {}
+
+    def clients(self, scenario: str) -> Sequence[str]:
+        """The clients of a scenario in their order, as planned."""
+        return self.plan.get("clients", {}).get(scenario, ())
 
     @property
     def captured(self) -> Mapping[str, Any]:
@@ -114,13 +126,26 @@ def read_run(folder: Path) -> Run:
     records = journal.read(folder / "journal.jsonl")
     if not records:
         raise ConfigError(f"{folder}: no finished trial in journal.jsonl, give the folder of a run")
+    config = _read_mapping(folder / "config.toml", tomllib.loads)
+    _check_origin(records, config.get("seed"), folder)
     return Run(
         folder=folder,
         name=folder.resolve().name,
-        records=tuple(_validate_scores(record) for record in records),
-        config=_read_mapping(folder / "config.toml", tomllib.loads),
+        records=tuple(_validate_scores(record, folder) for record in records),
+        config=config,
         provenance=_check_provenance(_read_mapping(folder / "provenance.json", json.loads), folder / "provenance.json"),
     )
+
+
+def _check_origin(records: Sequence[Record], seed: Any, folder: Path) -> None:
+    """Every trial draws from the seed of its run: lines of another run, or under other names, are not this one's."""
+    if not isinstance(seed, int):
+        return
+    for record in records:
+        own = attack_seed(Seed(seed), record.scenario, record.defense, record.attack).at(record.client).number()
+        if record.seed != own:
+            where = f"{folder / 'journal.jsonl'}: {record.key}"
+            raise ConfigError(f"{where}: is not a trial of this run, whose `seed` is {seed}, restore the file")
 
 
 def _check_provenance(provenance: Mapping[str, Any], path: Path) -> Mapping[str, Any]:
@@ -128,15 +153,35 @@ def _check_provenance(provenance: Mapping[str, Any], path: Path) -> Mapping[str,
     scenarios = provenance.get("scenarios", {})
     numbers = [provenance[key] for key in ("trials", "gallery") if provenance.get(key) is not None]
     sound = isinstance(scenarios, Mapping) and all(isinstance(about, Mapping) for about in scenarios.values())
+    sound = sound and _is_plan(provenance.get("plan", {}))
     if not sound or not all(isinstance(number, int) and number >= 0 for number in numbers):
-        raise ConfigError(f"{path}: scenarios, trials or gallery are not what a run writes, restore the file")
+        raise ConfigError(f"{path}: scenarios, plan, trials or gallery are not what a run writes, restore the file")
     return provenance
 
 
-def _validate_scores(record: Record) -> Record:
+def _is_plan(plan: Any) -> bool:
+    """Clients by scenario; of each cell four names and a number."""
+    if not isinstance(plan, Mapping):
+        return False
+    clients, cells = plan.get("clients", {}), plan.get("cells", [])
+    listed = isinstance(clients, Mapping) and all(isinstance(names, list) for names in clients.values())
+    return listed and isinstance(cells, list) and all(_is_cell(cell) for cell in cells)
+
+
+def _is_cell(cell: Any) -> bool:
+    if not (isinstance(cell, list) and len(cell) == 5):
+        return False
+    return all(isinstance(name, str) for name in cell[:4]) and isinstance(cell[4], int) and cell[4] >= 0
+
+
+def _validate_scores(record: Record, folder: Path) -> Record:
     """A failed trial has no score, and a trial without a finite score has failed."""
     finite = {name: float(value) for name, value in record.scores.items() if math.isfinite(value)}
-    if record.status == "ok" and finite:
+    for name, value in finite.items():
+        if not 0 <= value <= 1 and facts_of(name.removesuffix(FED)).kind == "rate":
+            where = f"{folder / 'journal.jsonl'}: {record.key}"
+            raise ConfigError(f"{where}: {name} must be between 0 and 1, got {value:g}, restore the file")
+    if record.status == "ok" and (finite or record.ranks):  # a line-up has ranks and no score
         return replace(record, scores=finite)
     return replace(record, status="failed", scores={}, reason=record.reason or "no finite score")
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from functools import partial
 
 from gradveil.audit.plan import Cell
-from gradveil.audit.trial import Judge, Trial, fail_cell, run_cell
+from gradveil.audit.score import Judge
+from gradveil.audit.trial import Trial, fail_cell, run_cell
 from gradveil.audit.verdict.leak import Baselines
 from gradveil.experiment.record import Record
 from gradveil.experiment.runner import Runner
@@ -14,9 +15,13 @@ from gradveil.experiment.runner import Runner
 Group = list[Cell]  # the attackers of one shard
 
 
+def count_missing(runner: Runner, waves: Sequence[Sequence[Group]]) -> int:
+    """Shards that are not done yet."""
+    return sum(not is_done(runner, group) for wave in waves for group in wave)
+
+
 def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) -> None:
     """One wave after the other; what has leaked in one is no longer attacked in the next."""
-    runner.progress.begin(sum(not is_done(runner, group) for wave in waves for group in wave))
     tried: set[str] = set()
     for wave in waves:
         remaining = [leave_out_leaked(group, tried, runner.journal.records) for group in wave] if tried else wave
@@ -28,7 +33,9 @@ def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) ->
 
 
 def leave_out_leaked(group: Group, tried: set[str], records: Sequence[Record]) -> Group:
-    """The shard without the clients that the attacks before this one have recovered whole."""
+    """The shard without the clients that the attacks before this one have recovered whole; a control is left whole."""
+    if group[0].is_control:
+        return group
     cell, baselines = group[0], Baselines.of(records)
     audited = (cell.scenario.name, cell.label, "")
     leaked = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from gradveil.audit.plan import Cell, Grid, clients_of, diagnostic
+from gradveil.audit import canaries
+from gradveil.audit.plan import Cell, Grid, clients_of, diagnostic, undefended
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
@@ -16,6 +17,7 @@ from gradveil.core.types import Batch
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit
+    from gradveil.audit.lineup_plan import LineUpCell
 
 
 def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:
@@ -41,6 +43,8 @@ def plan(audit: Audit, compute: Compute, size: int | None = None) -> Iterator[li
     if (easiest := positive_control(audit, compute, size)) is not None:
         yield from grid.undefended(easiest)
         yield from grid.controls(easiest, ("prior",))
+    for scenario in own_controls(audit, audited, size or compute.shard):
+        yield from grid.undefended(scenario)
     yield from grid.controls(audited[0], ("prior", "random", "doubled") if audit.convergence else ("prior", "random"))
     for scenario in audited[1:]:
         yield from grid.controls(scenario, ("prior",))
@@ -60,11 +64,47 @@ def positive_control(audit: Audit, compute: Compute, size: int | None = None) ->
     return place(clients_of(easiest, slice(size or compute.shard)), compute)
 
 
+def own_controls(audit: Audit, audited: Iterable[Scenario], size: int) -> Iterator[Scenario]:
+    """Where no undefended model is audited, one shard of each scenario without a defense: do the attacks work there?
+
+    The easiest case is what `positive_control` is for.
+    """
+    if any(defense.is_none for defense in audit.defenses.values()) and audit.scenario.received is None:
+        return
+    for scenario in audited:
+        if scenario.has_truth and scenario.regime != "diagnostic":
+            yield undefended(clients_of(scenario, slice(size)))
+
+
 def roles(audit: Audit, compute: Compute, size: int | None = None) -> dict[str, dict[str, Any]]:
     """Every scenario by its name: what it is there for, and what a verdict must know of it."""
-    found = {s.name: _role(s, "audited" if s is audit.scenario else "variation") for s in (audit.scenario, *audit.also)}
-    easiest = positive_control(audit, compute, size) if audit.controls else None
+    audited = (audit.scenario, *audit.also)
+    found = {s.name: _role(s, _name_of_role(s, audit)) for s in audited}
+    if not audit.controls:
+        return found
+    for own in own_controls(audit, audited, size or compute.shard):
+        found[own.name] = _role(own, "control") | {"control_of": own.name.removesuffix("-undefended")}
+    easiest = positive_control(audit, compute, size)
     return found | ({easiest.name: _role(easiest, "control")} if easiest is not None else {})
+
+
+def planned(all_cells: Iterable[Cell | LineUpCell]) -> dict[str, Any]:
+    """What a finished run must hold: the clients of each scenario, and how many of them each cell attacks, in order."""
+    clients: dict[str, dict[str, None]] = {}
+    cells: dict[tuple[str, ...], int] = {}
+    for cell in all_cells:
+        clients.setdefault(cell.scenario.name, {}).update(dict.fromkeys(cell.scenario.names))
+        cells[cell.place] = cells.get(cell.place, 0) + len(cell.scenario.names)
+    return {
+        "clients": {name: list(them) for name, them in clients.items()},
+        "cells": [[*place, count] for place, count in cells.items()],
+    }
+
+
+def _name_of_role(scenario: Scenario, audit: Audit) -> str:
+    if scenario is audit.scenario:
+        return "audited"
+    return canaries.ROLE if scenario.chosen else "variation"
 
 
 def _role(scenario: Scenario, role: str) -> dict[str, Any]:

@@ -28,27 +28,33 @@ def as_csv(records: Iterable[Record]) -> str:
 
 
 def columns(records: Iterable[Record]) -> list[str]:
-    return [*NAMES, *NUMBERS, *_score_names(records), *DOUBTS]
+    return [*NAMES, *NUMBERS, *_score_names(records), *_rank_names(records), *DOUBTS]
 
 
 def rows(records: Iterable[Record]) -> list[list[str]]:
     """The cells of each record below `columns`; what a record does not have is empty."""
     records = list(records)
-    names = _score_names(records)
-    return [row for _, row in sorted((record.key, _row(record, names)) for record in records)]
+    scores, ranks = _score_names(records), _rank_names(records)
+    return [row for _, row in sorted((record.key, _row(record, scores, ranks)) for record in records)]
 
 
 def _score_names(records: Iterable[Record]) -> list[str]:
     return sorted({name for record in records for name in record.scores})
 
 
-def _row(record: Record, scores: Sequence[str]) -> list[str]:
+def _rank_names(records: Iterable[Record]) -> list[str]:
+    """Of line-ups; there are no such columns without one."""
+    return sorted({name for record in records for name in record.ranks})
+
+
+def _row(record: Record, scores: Sequence[str], ranks: Sequence[str]) -> list[str]:
     return [
         *(_text(getattr(record, name)) for name in NAMES),
         str(record.example),
         str(record.seed),
         _number(record.loss),
         *(_number(record.scores.get(name)) for name in scores),
+        *(";".join(map(str, record.ranks.get(name, ()))) for name in ranks),
         _text(";".join(record.flags)),
         _text(record.reason),
     ]

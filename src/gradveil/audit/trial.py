@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Any, NamedTuple
@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from gradveil.audit.controls import blind, of_another
+from gradveil.audit.oracle import NOTHING, Explained, explain
 from gradveil.audit.plan import Cell, clients_of
+from gradveil.audit.score import Judge, Scored, pictures_of, score
 from gradveil.audit.update_match import MATCH, match_updates
 from gradveil.core.attack import Reconstruction
 from gradveil.core.errors import GradveilError
 from gradveil.core.observation import Observation, Truth
 from gradveil.core.server import observe, observe_received
+from gradveil.experiment.plausible import is_number
 from gradveil.experiment.record import NO_TRUTH, NOT_REPLAYED, Record
-from gradveil.metrics import Metric, align
-from gradveil.metrics.labels import labels_right
+from gradveil.metrics import align
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 LONGEST_REASON = 300
@@ -45,13 +47,6 @@ class Trial(NamedTuple):
         return Trial(records, file, self.pictures)
 
 
-class Judge(NamedTuple):
-    """How reconstructions are judged: the metrics, and the color of the best guess of one who saw nothing."""
-
-    metrics: Sequence[Metric]
-    blank: Tensor  # [channel, 1, 1]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Attempt:
     """An attack that ran to its end, and how close it came. Scores are [client, example]."""
@@ -60,10 +55,11 @@ class Attempt:
     got: Reconstruction
     truth: Truth | None  # None: nobody here has the originals
     shown: Tensor  # the reconstructions in the order of the private pictures
-    scores: Mapping[str, Tensor]
+    scored: Scored
     blank: Tensor | None  # dB of the blank picture
     over_blank: Tensor | None  # dB
     seconds: float = 0.0  # of one picture
+    explained: Explained = NOTHING  # how much of the update by the truth and by the reconstruction
 
 
 def run_cell(cell: Cell, judge: Judge) -> list[Trial]:
@@ -120,7 +116,7 @@ def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
     if truth is None:
         yield _match(cell, got, received)
         return
-    yield _judge(cell, got, truth, judge)
+    yield replace(_judge(cell, got, truth, judge), explained=explain(cell, received, truth, got, judge))
     if cell.compares:
         yield _judge(replace(cell, control="another"), of_another(got), truth, judge)
 
@@ -133,47 +129,42 @@ def _observe(cell: Cell) -> tuple[Observation, Truth | None]:
 
 def _match(cell: Cell, got: Reconstruction, received: Observation) -> Attempt:
     """Without the originals: all that can be said is how well the reconstruction explains the update."""
-    images = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
+    images = pictures_of(got)
     match = match_updates(received, got).unsqueeze(-1).expand(images.shape[:2])
     return Attempt(
-        cell=cell, got=got, truth=None, shown=images, scores={MATCH.name: match}, blank=None, over_blank=None
-    )
+        cell=cell, got=got, truth=None, shown=images, blank=None, over_blank=None,
+        scored=Scored(scores={MATCH.name: match}, floors={}),
+    )  # fmt: skip
 
 
 def _judge(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> Attempt:
-    images, found = got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1), got.found.cpu()
-    private, fed = truth.private.images.float().cpu(), truth.fed.images.float().cpu()
-    shown = align(images, private, found).images
-    of_pictures = [metric for metric in judge.metrics if metric.about == "pictures"]
-    scores = {m.name: m.score(shown, private) for m in of_pictures}
-    if fed.shape == private.shape:  # a defense that enlarges the batch leaves no one picture "as fed"
-        matched = align(images, fed, found).images
-        scores |= {f"{m.name}_fed": m.score(matched, fed) for m in of_pictures}
-    if not cell.scenario.threat.knows_labels or len(of_pictures) < len(judge.metrics):
-        same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
-        true_labels = truth.fed.labels if same_size else truth.private.labels
-        scores["labels"] = labels_right(got.labels, true_labels).unsqueeze(-1).expand(private.shape[:2])
+    private = truth.private.images.float().cpu()
+    shown = align(pictures_of(got), private, got.found.cpu()).images
     blank = peak_signal_to_noise(judge.blank.expand(private.shape), private)
-    over = peak_signal_to_noise(shown, private) - blank
-    return Attempt(cell=cell, got=got, truth=truth, shown=shown, scores=scores, blank=blank, over_blank=over)
+    return Attempt(
+        cell=cell, got=got, truth=truth, shown=shown, scored=score(cell, got, shown, truth, judge), blank=blank,
+        over_blank=peak_signal_to_noise(shown, private) - blank,
+    )  # fmt: skip
 
 
 def _trial(attempt: Attempt, client: int) -> Trial:
     """One client's records. What is not a number is a failure of the attack, not a mercy."""
     cell, got, share = attempt.cell, attempt.got, attempt.seconds
-    if not math.isfinite(got.loss[client].item()):
+    if not is_number(got.loss[client].item()):
         return _fail(cell, client, f"the attacker's loss is not finite{_since(got, client)}", share, "non-finite")
     if not got.images[client].isfinite().all():
         return _fail(cell, client, "the reconstruction is not finite", share, "non-finite")
-    scores = {name: of_client[client].tolist() for name, of_client in attempt.scores.items()}
-    if bad := [name for name, values in scores.items() if not all(map(math.isfinite, values))]:
+    scored = attempt.scored
+    scores = {name: of_client[client].tolist() for name, of_client in scored.scores.items()}
+    if bad := [name for name, values in scores.items() if not all(map(is_number, values))]:
         return _fail(cell, client, f"not a finite score: {', '.join(bad)}", share)
     file = "" if cell.control == "another" else file_of(cell, cell.scenario.names[client])
-    notes = (*got.notes, SAME_RUN) if cell.repeats else tuple(got.notes)
+    notes = (*got.notes, *attempt.explained.notes, *((SAME_RUN,) if cell.repeats else ()))
     records = [
         _record(cell, client, example, status="ok", seconds=share, backend=got.backend, notes=notes,
                 scores={name: values[example] for name, values in scores.items()}, loss=got.loss[client].item(),
-                flags=_flags(attempt, client, example), images=file,
+                flags=_flags(attempt, client, example), images=file, explained=attempt.explained.of(client),
+                floors=scored.floors_of(client, example), fed=scored.fed_of(client, example),
                 blank=None if attempt.blank is None else attempt.blank[client, example].item())
         for example in range(attempt.shown.shape[1])
     ]  # fmt: skip
@@ -243,4 +234,5 @@ def _flags(attempt: Attempt, client: int, example: int) -> tuple[str, ...]:
         "did-not-converge": got.converged is not None and not got.converged[client],
         "fallback-backend": got.fell_back,
     }
-    return (*(name for name, is_raised in raised.items() if is_raised), *_standing_flags(cell, client))
+    return (*(name for name, is_raised in raised.items() if is_raised), *attempt.explained.doubts(client),
+            *_standing_flags(cell, client))  # fmt: skip

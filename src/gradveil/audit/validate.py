@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradveil.audit.plan import UNDEFENDED
+from gradveil.audit.tuning import check_not_tuned_on
 from gradveil.core.client import in_client_mode
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -64,6 +65,8 @@ def _check_scenario(audit: Audit, scenario: Scenario) -> None:
     _check_models(audit, scenario)
     for file in networks(audit) if scenario.has_truth else ():
         check_not_trained_on(file, scenario.private.images)
+    for source in audit.tuned_on if scenario.has_truth else ():
+        check_not_tuned_on(source, scenario.private.images)
 
 
 def _check_models(audit: Audit, scenario: Scenario) -> None:

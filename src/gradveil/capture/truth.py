@@ -25,6 +25,7 @@ class Found:
     rows: tuple[int, ...]  # client after client
     batches: Mapping[str, Batch]
     gallery: Tensor | None
+    gallery_labels: Tensor | None  # [picture, class]
     public: Batch | None
 
 
@@ -44,6 +45,7 @@ def find(
         rows=tuple(row for own in rows.values() for row in own),
         batches={client: Batch(dataset.images[own], dataset.targets[own]) for client, own in rows.items()},
         gallery=dataset.images[gallery] if len(gallery) else None,
+        gallery_labels=dataset.targets[gallery] if len(gallery) else None,
         public=Batch(dataset.images[public], dataset.targets[public]) if len(public) else None,
     )
 

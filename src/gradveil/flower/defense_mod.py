@@ -21,6 +21,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn
 from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
+from gradveil.recommend.deploy import PREFIX, read_deployed
 
 ClientCall = Callable[[Message, Context], Message]
 COUNT = "gradveil"  # the record of a client's state that counts its rounds
@@ -94,11 +95,17 @@ def veil(
 ) -> Veil:
     """A defense as on the command line (`"prune:ratio=0.9"`, `"ats:policy.json"`) for `ClientApp(mods=[veil(...)])`.
 
+    `"recommended:RUN"` is the one that the recommendation in folder RUN names. It is read here, once.
     `trainable`: the model or the names of its parameters, where buffers are not torch's running statistics. `seed` is
     for tests; left out, the random numbers come from the operating system anew in every round.
     """
-    built = parse_defense(defense, "veil") if isinstance(defense, str) else defense
+    built = _read(defense) if isinstance(defense, str) else defense
     return Veil(defense=built, trainable=trainable, seed=seed, public=public)
+
+
+def _read(text: str) -> Defense:
+    recommended = text.removeprefix(PREFIX)
+    return parse_defense(text if recommended == text else read_deployed(recommended), "veil")
 
 
 def is_train(message: Message) -> bool:

@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from gradveil.core.files import SCRATCH
 from gradveil.core.types import Batch
 from gradveil.models import MODELS
 from gradveil.train.partition import partition
@@ -29,7 +30,7 @@ PUBLIC = ("public.images", "public.labels")
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """The settings of a simulation; the pictures are in a file beside."""
+    """The settings of a simulation; the pictures are in a file of their own."""
 
     model: str
     options: Mapping[str, Any]
@@ -37,6 +38,7 @@ class Job:
     defense: str
     folder: str
     checkpoints: tuple[int, ...] = ()
+    pictures: str = PICTURES  # beside the settings, or an absolute path
 
     def identity(self) -> dict[str, Any]:
         """What decides about the rounds."""
@@ -46,7 +48,7 @@ class Job:
     def write(self, where: Path, data: Batch, validation: Batch, public: Batch | None = None) -> None:
         tensors = dict(zip(PIECES, (*data, *validation), strict=True))
         tensors |= {} if public is None else dict(zip(PUBLIC, public, strict=True))
-        save_file({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, where / PICTURES)
+        save_file({name: x.detach().cpu().contiguous() for name, x in tensors.items()}, where / self.pictures)
         (where / JOB).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
@@ -93,7 +95,7 @@ def simulate(where: Path) -> None:
 
     job = Job.read(where)
     model = partial(MODELS[job.model], **_as_tuples(job.options))
-    data = StoredData(str(where / PICTURES), job.federation)
+    data = StoredData(str(where / job.pictures), job.federation)
     validation = data.validation()
     server = server_app(
         model,
@@ -108,12 +110,20 @@ def simulate(where: Path) -> None:
     )
     client = client_app(model, data, job.federation, job.defense, seed=job.federation.seed, public=data.public())
     workers = max(1, min(job.federation.clients, os.cpu_count() or 1))
-    run_simulation(server, client, job.federation.clients, backend_config=backend(workers, where / "ray"))  # type: ignore[arg-type]
+    run_simulation(
+        server,
+        client,
+        job.federation.clients,
+        backend_config=backend(workers, where / "ray", Path(job.folder) / SCRATCH),
+    )  # type: ignore[arg-type]
 
 
-def backend(workers: int, temporary: Path) -> dict[str, Any]:
-    """Ray on the loopback alone, its files where they are removed with the job's."""
+def backend(workers: int, temporary: Path, spilled: Path) -> dict[str, Any]:
+    """Ray on the loopback alone: its sockets where they are removed with the job, what its memory cannot hold below the
+    folder of the training."""
+    spilled.mkdir(parents=True, exist_ok=True)
     local = {"num_cpus": workers, "_node_ip_address": "127.0.0.1", "_temp_dir": str(temporary)}
+    local |= {"object_spilling_directory": str(spilled)}
     return {"init_args": local, "client_resources": {"num_cpus": 1, "num_gpus": 0.0}}
 
 

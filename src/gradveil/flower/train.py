@@ -9,20 +9,21 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryDirectory
+from typing import IO, Any
 
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, GradveilError, Interrupted, LockedError, unknown
-from gradveil.core.files import private_files, write_whole
+from gradveil.core.files import private_files, scratch, write_whole
 from gradveil.core.hashes import TELLING, differences, hash_tensors
 from gradveil.core.types import Batch
 from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
-from gradveil.flower.simulation import Job
+from gradveil.experiment.parallel.pool import NO_WEB
+from gradveil.flower.simulation import PICTURES, Job
 from gradveil.models import MODELS, load_weights
 from gradveil.train.partition import partition
 from gradveil.train.run import Training
@@ -31,6 +32,7 @@ from gradveil.train.state import Trained
 
 LOG, RUN, PRIVACY = "flower.log", "flower.json", "privacy.json"
 QUIET = {  # neither tells anybody of the run, looks for updates or installs anything
+    **NO_WEB,
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
@@ -71,7 +73,9 @@ def train(
     shown, folder = folder, Path(folder).resolve()
     with private_files():
         folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="gv-") as where:  # short: Ray's sockets have 107 letters
+        with _locked(folder / LOG) as log, scratch(folder) as place, TemporaryDirectory(prefix="gv-") as where:
+            # settings and Ray's sockets, whose names have 107 letters at most, in `where`; the pictures in `place`
+            place.mkdir()
             job = Job(
                 model=model_name,
                 options=dict(model_options),
@@ -79,6 +83,7 @@ def train(
                 defense=defense_text,
                 folder=str(folder),
                 checkpoints=tuple(checkpoints),
+                pictures=str(place / PICTURES),
             )
             refuse_other(
                 folder / RUN, {**job.identity(), "data_sha256": hash_tensors({"x": data.images, "y": data.labels})}
@@ -87,7 +92,7 @@ def train(
                 write_whole(folder / PRIVACY, json.dumps(privacy.as_json(), indent=2).encode())
             job.write(Path(where), data, validation, public)
             try:
-                _run([sys.executable, "-c", START, where], folder / LOG)
+                _run([sys.executable, "-c", START, where], folder / LOG, log)
             except KeyboardInterrupt as error:
                 raise Interrupted(f"finished rounds are kept, go on with `folder = {shown}`") from error
     files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))
@@ -134,20 +139,28 @@ def check_simulation(model_name: str, federation: Federation, defense_text: str)
     return parse_defense(defense_text)
 
 
-def _run(command: list[str], log: Path) -> None:
-    """A session of its own, of which nothing is left afterwards, whatever happens."""
-    with log.open("ab") as file:
+@contextmanager
+def _locked(path: Path) -> Iterator[IO[bytes]]:
+    """The log, for one writer: the child holds the lock too, as long as it lives."""
+    with path.open("ab") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the child holds it too, as long as it lives
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise LockedError(f"{log.parent}: another run is writing to it, wait or choose another `folder`") from error
-        child = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=os.environ | QUIET, start_new_session=True
-        )
-        try:
-            code = child.wait()
-        finally:
-            _end(child)
+            raise LockedError(
+                f"{path.parent}: another run is writing to it, wait or choose another `folder`"
+            ) from error
+        yield file
+
+
+def _run(command: list[str], log: Path, file: IO[bytes]) -> None:
+    """A session of its own, of which nothing is left afterwards, whatever happens."""
+    child = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=file, stderr=file, env=os.environ | QUIET, start_new_session=True
+    )
+    try:
+        code = child.wait()
+    finally:
+        _end(child)
     if code:
         raise FlowerError(f"flower: the simulation ended with code {code}, {_last_words(log)}; see {log}")
 

@@ -15,7 +15,8 @@ from torch import nn
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.plan import UNDEFENDED, Cell, Grid
 from gradveil.audit.runner import attack
-from gradveil.audit.trial import Judge, Trial
+from gradveil.audit.score import Judge
+from gradveil.audit.trial import Trial
 from gradveil.audit.verdict.leak import CLOSENESS, Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

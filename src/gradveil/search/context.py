@@ -1,7 +1,7 @@
 """A search with its data and models at hand, and which pictures are scored, attacked and trained on.
 
-The first pictures are attacked, as an audit would, and the last ones are scored: a policy is not confirmed on pictures
-that the search has seen. The semi-trained model sees neither.
+A random sample is attacked, as in an audit with the same seed, and of the others the last ones are scored: a policy is
+not confirmed on pictures that the search has seen. The semi-trained model sees neither.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from gradveil.core.files import slug
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
+from gradveil.data.draw import draw_rows
 from gradveil.experiment.progress import Progress
 from gradveil.search.accuracy import accuracy_rounds
 from gradveil.search.policies import candidates, distinct
@@ -45,6 +46,7 @@ class SearchSplit:
     scored: Batch
     places: tuple[int, ...]
     attacked: Batch
+    victims: tuple[int, ...]  # the numbers of the attacked ones
     gallery: Tensor
     rounds: tuple[tuple[Batch, tuple[int, ...]], ...]  # of the accuracy score: one picture per class, and their numbers
     training: Batch  # of the semi-trained model
@@ -53,7 +55,10 @@ class SearchSplit:
 def split_pictures(
     config: ScenarioConfig, dataset: Dataset, *, images: int, attacked: int, rounds: int, share: float, seed: Seed
 ) -> SearchSplit:
-    """Disjoint parts of a data set; training pictures come from its training split where it has one."""
+    """Disjoint parts of a data set; training pictures come from its training split where it has one.
+
+    seed: of the whole search
+    """
     check_labels(dataset)
     total = len(dataset)
     if total < images + attacked + 1:
@@ -62,15 +67,17 @@ def split_pictures(
             f"pictures of {dataset.name}, use fewer",
             key="images",
         )
-    backwards = evenly(dataset.targets.flip(0))
-    free = [total - 1 - place for place in backwards if total - 1 - place >= attacked]
+    rows = draw_rows(total, seed)
+    victims, backwards = rows[:attacked], sorted(rows[attacked:], reverse=True)
+    free = [backwards[place] for place in evenly(dataset.targets[backwards])]
     scored, rest = free[:images], sorted(free[images:])
     return SearchSplit(
         scored=_take(dataset, scored),
         places=tuple(scored),
-        attacked=_take(dataset, range(attacked)),
+        attacked=_take(dataset, victims),
+        victims=tuple(victims),
         gallery=dataset.images[rest[:LARGEST_GALLERY]],
-        rounds=_rounds(dataset, free, rounds, seed),
+        rounds=_rounds(dataset, free, rounds, seed.at("search")),
         training=_training(config, dataset, rest, share),
     )
 
@@ -114,7 +121,7 @@ def _training(config: ScenarioConfig, dataset: Dataset, rest: list[int], share: 
     return _take(whole, places[: max(1, round(share * len(places)))])
 
 
-def _take(dataset: Dataset, places: tuple[int, ...] | list[int] | range) -> Batch:
+def _take(dataset: Dataset, places: tuple[int, ...] | list[int]) -> Batch:
     at = torch.as_tensor(list(places), dtype=torch.long)
     return Batch(dataset.images[at], dataset.targets[at])
 
@@ -154,7 +161,7 @@ def prepare_context(
         "rounds": settings.rounds,
         "share": 0.0 if config.weights else settings.semi_share,
     }
-    split = split_pictures(config, dataset, **parts, seed=seed)
+    split = split_pictures(config, dataset, **parts, seed=Seed(settings.seed))
     untrained = model_of(replace(config, weights=""), dataset).eval()
     progress.start("semi-trained model", 1)
     if config.weights:

@@ -21,6 +21,7 @@ import torch
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario
+from gradveil.data.draw import describe_rows
 from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import JOURNAL, REPORT, RunFolder
 from gradveil.experiment.journal import read
@@ -93,7 +94,8 @@ class Search(Experiment[SearchOutcome]):
         context, split = self.context, self.context.split
         scored = Scenario(name=context.name, model=context.semi_trained, private=split.scored, names=())
         attacked = replace(scored, name="attacked", private=split.attacked)
-        return provenance(scored, split.gallery, config, self.settings.seed, context.compute, (attacked,))
+        origin = provenance(scored, split.gallery, config, self.settings.seed, context.compute, (attacked,))
+        return origin | {"rows": describe_rows(split.victims)}
 
     def play(self, runner: Runner) -> SearchOutcome:
         scores = SearchRunner(runner=runner, scorer=self.context.scorer, parts=_parts(self.settings))

@@ -15,8 +15,8 @@ from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
-from gradveil.audit.verdict.checks import MOST_FAILED
 from gradveil.audit.verdict.estimate import FactsOf
+from gradveil.audit.verdict.positive import MOST_FAILED
 from gradveil.audit.verdict.tally import Tally
 from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
@@ -25,6 +25,7 @@ from gradveil.config.schema import AuditConfig
 from gradveil.core.compute import Compute
 from gradveil.core.metric import Facts
 from gradveil.core.scenario import Scenario
+from gradveil.data.draw import describe_rows
 from gradveil.experiment.folder import VERDICT
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.record import Record
@@ -61,12 +62,15 @@ class Auditor:
             early=self.models[0] if first.trained else None,
             defenses={candidate.label: candidate.build()},
             attacks={label: ATTACKS[choice.name](**choice.options) for label, choice in config.attack.items()},
-            metrics=metrics_of(config, self.split.dataset, first.model, compared),
+            metrics=metrics_of(config, self.split.dataset, first.model, compared.images),
             seed=self.study.seed,
-            gallery=compared,
+            gallery=compared.images,
+            gallery_labels=compared.labels,
+            lineup=config.lineup,
             convergence=config.convergence,
             sequence=config.sequence,
             settings=self.tables(config, first),
+            origin={"rows": {f"seed-{n}": describe_rows(one.rows) for n, one in enumerate(hidden)}},
         )
 
     def tables(self, config: AuditConfig, scenario: Scenario) -> dict[str, object]:
@@ -82,20 +86,25 @@ class Auditor:
 
     def scenarios(self, config: AuditConfig, candidate: Candidate, hidden: list[Victims]) -> Iterator[Scenario]:
         """Every attacked training at every attacked stage, the last stage of the first training first."""
-        base = name_of(config.scenario)
-        for number, found in enumerate(hidden):
-            federation = self.study.federation(number)
+        for number in range(len(hidden)):
             for stage in reversed(self.study.attacked_rounds()):
-                training = federation.local_training(self.study.victim_batch, stage / federation.rounds)
-                yield Scenario(
-                    name=f"{base}-seed-{number}-round-{stage}",
-                    model=self.model(candidate, number, stage),
-                    private=found.private,
-                    names=found.names,
-                    training=replace(training, loss=self.split.dataset.loss),
-                    public=self.split.public,
-                    trained=stage > 0,
-                )
+                yield self.scenario(config, candidate, hidden, number, stage)
+
+    def scenario(
+        self, config: AuditConfig, candidate: Candidate, hidden: Sequence[Victims], number: int, stage: int
+    ) -> Scenario:
+        """The victims of one training at one stage, 0 before it."""
+        federation, found = self.study.federation(number), hidden[number]
+        training = federation.local_training(self.study.victim_batch, stage / federation.rounds)
+        return Scenario(
+            name=f"{name_of(config.scenario)}-seed-{number}-round-{stage}",
+            model=self.model(candidate, number, stage),
+            private=found.private,
+            names=found.names,
+            training=replace(training, loss=self.split.dataset.loss),
+            public=self.split.public,
+            trained=stage > 0,
+        )
 
     def model(self, candidate: Candidate, number: int, stage: int) -> nn.Module:
         model = candidate.build().model(copy.deepcopy(self.models[number]))  # as it was trained

@@ -66,7 +66,7 @@ class Point:
     @property
     def believed(self) -> bool:
         """Little leakage means something only if the attacks were fit to find it, and knew the defense."""
-        return self.measured and self.verdict in ("leaks", "no leak found")
+        return self.measured and self.verdict in ("leaks", "no leak found", "bounded")
 
     def to_json(self) -> dict[str, Any]:
         return {

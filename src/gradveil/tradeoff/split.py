@@ -1,7 +1,7 @@
 """Whose pictures are whose in a study: the clients' own, those that the accuracy is measured on, and the victims.
 
-A victim's pictures are taken from what one client trains on, in the order in which the clients come; nothing is held
-back from training. The gallery is other training pictures, and public are pictures of the validation set.
+A victim's pictures are a random sample of what one client trains on, from every client in turn; nothing is held back
+from training. The gallery is other training pictures, and public are pictures of the validation set.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from gradveil.audit.split import LARGEST_GALLERY, LARGEST_PUBLIC
 from gradveil.config.schema import ScenarioConfig
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
+from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
+from gradveil.data.draw import draw_rows
 from gradveil.train.partition import partition
 from gradveil.train.settings import Federation
 
@@ -49,6 +51,11 @@ class Victims:
     names: tuple[str, ...]
     places: Tensor  # in the training pictures
 
+    @property
+    def rows(self) -> list[int]:
+        """Of the training pictures, victim after victim."""
+        return self.places.flatten().tolist()
+
 
 def split_pictures(config: ScenarioConfig) -> StudySplit:
     """Training and validation pictures, by the data set's own split where it has one."""
@@ -71,7 +78,11 @@ def split_pictures(config: ScenarioConfig) -> StudySplit:
 def choose_victims(split: StudySplit, federation: Federation, count: int, size: int) -> Victims:
     """`count` times `size` pictures of the clients' own, from every client in turn."""
     shares = partition(split.dataset.targets, federation)
-    found = dict(list(_deal(shares, federation.names, size))[:count])
+    mixed = [
+        share[draw_rows(len(share), Seed(federation.seed).at(name))]
+        for name, share in zip(federation.names, shares, strict=True)
+    ]
+    found = dict(list(_deal(mixed, federation.names, size))[:count])
     if len(found) < count:
         raise ConfigError(
             f"must be at most {len(found)} (the victims with {size} pictures that the clients have), got {count}",
@@ -82,18 +93,18 @@ def choose_victims(split: StudySplit, federation: Federation, count: int, size: 
     return Victims(private=private, names=tuple(found), places=places)
 
 
-def choose_gallery(split: StudySplit, hidden: Sequence[Victims]) -> Tensor:
-    """Pictures that a victim is sought among: no victim of any training."""
+def choose_gallery(split: StudySplit, hidden: Sequence[Victims]) -> Batch:
+    """Pictures that a victim is sought among, with their labels: no victim of any training."""
     others = torch.ones(len(split.dataset), dtype=torch.bool)
     for some in hidden:
         others[some.places.flatten()] = False
     if not others.any():
         raise ConfigError("every picture is a victim and none is left to compare with, use fewer", key="images")
-    return split.dataset.images[others][:LARGEST_GALLERY]
+    return Batch(*(x[others][:LARGEST_GALLERY] for x in split.training))
 
 
-def _deal(shares: tuple[Tensor, ...], names: tuple[str, ...], size: int) -> Iterator[tuple[str, Tensor]]:
-    """The first pictures of every client, then the next of every client, as long as they last."""
+def _deal(shares: Sequence[Tensor], names: tuple[str, ...], size: int) -> Iterator[tuple[str, Tensor]]:
+    """Some pictures of every client, then others of every client, as long as they last."""
     for turn in range(max(map(len, shares)) // size):
         for name, share in zip(names, shares, strict=True):
             if len(share) >= (turn + 1) * size:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -24,12 +24,12 @@ from gradveil.core.hashes import hash_models
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
 from gradveil.experiment.experiment import Experiment, run
-from gradveil.experiment.folder import REPORT, SEAL, RunFolder
+from gradveil.experiment.folder import REPORT, RunFolder
 from gradveil.experiment.parallel.pool import Pool
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.provenance import provenance
 from gradveil.experiment.runner import Runner
-from gradveil.experiment.seal import seal
+from gradveil.experiment.seal import SEAL, SIGNATURE, seal
 from gradveil.tradeoff.defenses import Candidate, noise
 from gradveil.tradeoff.estimates import front, next_scale
 from gradveil.tradeoff.leakage import Auditor
@@ -42,12 +42,14 @@ from gradveil.tradeoff.split import StudySplit, split_pictures
 from gradveil.tradeoff.training import Trainer
 
 STUDY, POINTS, MODELS, UNFINISHED, RESULT = "study", "points", "models", "unfinished", "tradeoff.json"
-OURS = {STUDY, POINTS, MODELS, UNFINISHED, RESULT, REPORT, SEAL}
+OURS = {STUDY, POINTS, MODELS, UNFINISHED, REPORT, SEAL, SIGNATURE}
 
 
 class StudyFolder(RunFolder):
     """The study's own journal is in `study`; beside it are its audits in `points`, its `models` and its results."""
 
+    result: ClassVar[str] = RESULT
+    derived = (RESULT, REPORT, SEAL)
     results = "trainings and audits"
 
     def __init__(self, path: Path) -> None:
@@ -58,7 +60,7 @@ class StudyFolder(RunFolder):
         return self.path.parent
 
     def check(self, config: str, provenance: Mapping[str, Any]) -> None:
-        check_outer_folder(self.user_path)
+        check_outer_folder(self.user_path, self.result)
         super().check(config, provenance)
 
     def create(self) -> None:
@@ -66,17 +68,14 @@ class StudyFolder(RunFolder):
         for name in (POINTS, MODELS):
             (self.user_path / name).mkdir(exist_ok=True)
 
-    def prepare(self, config: str, provenance: Mapping[str, Any]) -> None:
-        (self.user_path / SEAL).unlink(missing_ok=True)  # what it says is about to change
-        super().prepare(config, provenance)
 
-
-def check_outer_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything else."""
+def check_outer_folder(folder: Path, result: str = RESULT) -> None:
+    """Refuse a folder that holds anything else than a study with this file of results."""
     if folder.is_symlink() or (folder.exists() and not folder.is_dir()):
         raise ConfigError(f"{folder}: not a folder, choose another `folder`")
-    names = {path.name.removesuffix(".part") for path in folder.iterdir()} if folder.exists() else set()
-    if names - OURS or (names and STUDY not in names):
+    there = [path.name for path in folder.iterdir()] if folder.exists() else []
+    names = {name.removesuffix(".part") for name in there if not name.startswith(".")}
+    if names - OURS - {result} or (names and STUDY not in names):
         raise ConfigError(f"{folder}: exists and is not the folder of a study, choose another `folder`")
 
 
@@ -113,11 +112,15 @@ class Study(Experiment[StudyOutcome]):
 
     def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
         candidates = check_settings(self.settings)
-        Pool.of(compute).check(compute.device)
         check_outer_folder(home.user_path)
+        self.load(compute)
+        check_defenses(self.settings, candidates, self.split, self.models[0])
+
+    def load(self, compute: Compute) -> None:
+        """The machine is checked, then the data and the models are there."""
+        Pool.of(compute).check(compute.device)
         self.compute = compute
         self.split, self.models = load_study(self.settings)
-        check_defenses(self.settings, candidates, self.split, self.models[0])
 
     def to_tables(self) -> Mapping[str, Any]:
         return self.settings.to_tables()
@@ -137,15 +140,27 @@ class Study(Experiment[StudyOutcome]):
 
     def runner(self, runner: Runner) -> StudyRunner:
         folder, compute = runner.home.user_path, self.compute
-        common: dict[str, Any] = {"study": self.settings, "split": self.split, "models": self.models}
         trainer = Trainer(
-            **common,
+            study=self.settings,
+            split=self.split,
+            models=self.models,
             device=compute.device,
             precision="tf32" if compute.precision == "tf32" else "float32",
             folder=None if compute.ray else folder / UNFINISHED,
         )
-        auditor = Auditor(**common, weights=folder / MODELS, compute=compute)
-        return StudyRunner(runner=runner, points=folder / POINTS, trainer=trainer, auditor=auditor, until=self.until)
+        return StudyRunner(
+            runner=runner, points=folder / POINTS, trainer=trainer, auditor=self.auditor(folder), until=self.until
+        )
+
+    def auditor(self, folder: Path) -> Auditor:
+        """What attacks the models of this folder."""
+        return Auditor(
+            study=self.settings,
+            split=self.split,
+            models=self.models,
+            weights=folder / MODELS,
+            compute=self.compute,
+        )
 
     def write(self, outcome: StudyOutcome, folder: Path) -> None:
         outcome.write(folder / RESULT)

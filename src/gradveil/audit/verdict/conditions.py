@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradveil.attacks import ATTACKS
 from gradveil.audit.results import Run
 from gradveil.core.attack import Attack
+from gradveil.core.check import options_of
 from gradveil.core.errors import GradveilError
 
 PRIORS = {
@@ -20,7 +22,7 @@ PRIORS = {
 
 def steps_and_restarts(choice: Any) -> tuple[int | None, int | None]:
     """None: the attack has no such thing, or it is not known."""
-    method, options = _build_attack(choice), choice if isinstance(choice, Mapping) else {}
+    method, options = build_attack(choice), choice if isinstance(choice, Mapping) else {}
     steps, restarts = (getattr(method, name, options.get(name)) for name in ("steps", "restarts"))
     return steps, restarts
 
@@ -29,7 +31,7 @@ def describe_effort(choice: Any) -> str | None:
     """In words; None if nothing is known of the attack."""
     steps, restarts = steps_and_restarts(choice)
     if steps is None and restarts is None:
-        return "closed form, no search" if _build_attack(choice) else None
+        return "closed form, no search" if build_attack(choice) else None
     parts = [_count(steps, "step"), _count(restarts, "restart")]
     return ", ".join(part for part in parts if part)
 
@@ -39,14 +41,14 @@ def _count(number: int | None, what: str) -> str:
 
 
 def describe_prior(choice: Any) -> str | None:
-    method = _build_attack(choice)
+    method = build_attack(choice)
     if method is None:
         return None
     found = [PRIORS.get(type(one).__name__, type(one).__name__) for one in getattr(method, "priors", ())]
     return ", ".join(dict.fromkeys(found)) or "none"
 
 
-def _build_attack(choice: Any) -> Attack | None:
+def build_attack(choice: Any) -> Attack | None:
     """The attack of the catalogue as it was configured; None for one that this version does not have."""
     given = choice if isinstance(choice, Mapping) else {}
     options = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
@@ -95,10 +97,36 @@ def _pictures(run: Run) -> int:
 
 
 def _attacks(run: Run) -> list[str]:
-    return list(dict.fromkeys(record.attack for record in run.records))
+    """A line-up is none."""
+    return list(dict.fromkeys(record.attack for record in run.records if record.control != "lineup"))
 
 
 def _attack(label: str, choice: Any) -> str:
-    """With its steps and restarts, where it has them."""
-    effort = describe_effort(choice)
-    return f"{label} ({effort})" if effort else label
+    """With its steps and restarts, where it has them, and every option that is not its default."""
+    parts = [describe_effort(choice), ", ".join(list_changes(choice))]
+    words = "; ".join(part for part in parts if part)
+    return f"{label} ({words})" if words else label
+
+
+def list_changes(choice: Any) -> list[str]:
+    """Options of an attack that differ from its default, which can make it weaker: "rate 0 instead of 0.1"."""
+    given = choice if isinstance(choice, Mapping) else {}
+    factory = ATTACKS.get(str(given.get("name", "")))
+    defaults = {} if factory is None else {name: p.default for name, p in options_of(factory).items()}
+    return [
+        f"{name} {_value(given[name])} instead of {_value(default)}"
+        for name, default in defaults.items()
+        if name in given and default is not inspect.Parameter.empty and not _is_same(given[name], default)
+    ]
+
+
+def _is_same(value: Any, default: Any) -> bool:
+    return (tuple(value) if isinstance(value, list) else value) == default
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return "+".join(map(_value, value)) or "none"
+    if isinstance(value, float):
+        return f"{value:g}"
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"

@@ -10,6 +10,7 @@ from gradveil.audit.verdict.checks import Convergence, by_picture, check_negativ
 from gradveil.audit.verdict.estimate import scores_of
 from gradveil.audit.verdict.identify import FIRST
 from gradveil.audit.verdict.leak import CLOSENESS, NEGATIVE
+from gradveil.audit.verdict.masking import searches_are_stuck
 from gradveil.audit.verdict.tally import Tally
 from gradveil.core.interval import mean_interval
 from gradveil.core.preset import fact_of
@@ -17,12 +18,14 @@ from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
 
 LARGE_GALLERY = 1000
+ATTACK_SEEDS, MODEL_SEEDS = 3, 2  # that a claim about more than this run needs
+SURE = 0.99  # that knowing hurts: at 95 % chance alone says so of one defense in twenty that hides everything
 ENOUGH = 100  # pictures; below, intervals of means are too narrow (gradveil.core.interval says by how much)
 
 
 def find_run_flags(run: Run, tallies: Sequence[Tally], longer: Sequence[Convergence]) -> tuple[str, ...]:
     """Their names, sorted; `gradveil.audit.flags` explains each."""
-    regimes = {t.regime for t in tallies}
+    regimes, drawn = {t.regime for t in tallies}, [t for t in tallies if t.is_sample]
     raised = {
         "no-diagnostic": "diagnostic" not in regimes,
         "single-stage": not _is_varied(run, "trained") and not _is_varied(run, "weights"),
@@ -31,16 +34,43 @@ def find_run_flags(run: Run, tallies: Sequence[Tally], longer: Sequence[Converge
         "no-ablation": not (_is_varied(run, "labels") and _is_varied(run, "batchnorm")),
         "unknown-weights": _unknown_weights(run),
         "small-gallery": run.gallery is None or run.gallery < LARGE_GALLERY,
-        "few-pictures": any(t.scored < ENOUGH for t in tallies),
+        "few-seeds": _count_values(run, "attack_seed") < ATTACK_SEEDS or _count_models(run) < MODEL_SEEDS,
+        "chosen-pictures": run.scenario.get("draw") == "first",
+        "tuned-less": _is_tuned_less(run),
+        "few-pictures": any(t.scored < ENOUGH for t in drawn),
         "convergence-not-checked": not longer,
         "not-converged": any(not one.converged for one in longer),
         "adaptive-weaker": any(map(_adaptive_is_weaker, tallies)),
+        "gradient-attack-weaker": searches_are_stuck(run, tallies),
         "not-monotone": any(_more_leaks_more(run, tallies)),
-        "undefended-holds": any(t.undefended and t.has_truth and not (t.leaked or t.beats_chance) for t in tallies),
-        "control-identified": any((c := check_negative(run, kind)) is not None and not c.passed for kind in NEGATIVE)
-        or any(not search.believed for tally in tallies for search in tally.searches if search.metric != FIRST),
+        "undefended-holds": any(map(_holds_undefended, drawn)),
+        "several-versions": bool(run.provenance.get("versions")),
+        "sealed-again": bool(run.provenance.get("sealed_again")),
+        "control-identified": _is_control_identified(run, tallies),
     }
     return tuple(sorted(name for name, is_raised in raised.items() if is_raised))
+
+
+def doubts_about(run: Run, tally: Tally, tallies: Sequence[Tally]) -> Iterator[str]:
+    """The serious doubts about one defense in one scenario: with one of them nothing can be ruled out."""
+    if tally.undefended and not tally.as_sent:
+        yield "Nothing leaked without a defense either, so these attacks cannot show what is hidden here."
+    if _adaptive_is_weaker(tally):
+        yield "The attacker who knows the defense sees less than the one who does not: its attack is badly built."
+    if _is_control_identified(run, tallies):
+        yield "Attacks identify pictures whose update they have not seen, so identification says nothing here."
+    if any(other.interval.low > tally.interval.high for other in tallies if _is_harder(run, tally, other)):
+        yield "A stronger setting, a larger batch or less knowledge leaks more than this: the attacks fail here."
+
+
+def _is_control_identified(run: Run, tallies: Sequence[Tally]) -> bool:
+    checks = (check_negative(run, kind) for kind in NEGATIVE)
+    found = any(check is not None and not check.passed for check in checks)
+    return found or any(not search.believed for one in tallies for search in one.searches if search.metric != FIRST)
+
+
+def _holds_undefended(tally: Tally) -> bool:
+    return tally.undefended and tally.has_truth and not (tally.leaked or tally.beats_chance)
 
 
 def _unknown_weights(run: Run) -> bool:
@@ -48,6 +78,25 @@ def _unknown_weights(run: Run) -> bool:
     sources = run.provenance.get("metric_weights")
     found = sources.values() if isinstance(sources, Mapping) else ()
     return any(isinstance(source, Mapping) and not source.get("known") for source in found)
+
+
+def _count_values(run: Run, key: str) -> int:
+    """How many values of a key of the scenario were audited."""
+    others = run.choices("also").get(key, ())
+    return len({str(value) for value in (run.scenario.get(key), *others)})
+
+
+def _count_models(run: Run) -> int:
+    """Models drawn anew, or weights of other trainings."""
+    return max(_count_values(run, "model_seed"), _count_values(run, "weights"))
+
+
+def _is_tuned_less(run: Run) -> bool:
+    """Whether fewer settings of attacks were tried on a defense than on the undefended model."""
+    tuning = run.provenance.get("tuning")
+    tried = tuning.get("settings", {}) if isinstance(tuning, Mapping) else {}
+    plain = [count for label, count in tried.items() if run.undefended(label)]
+    return bool(plain) and min(tried.values()) < max(plain)
 
 
 def _is_varied(run: Run, key: str) -> bool:
@@ -63,7 +112,7 @@ def _adaptive_is_weaker(tally: Tally) -> bool:
         best = {kind: _best([r for r in of_one if r.attacker == kind]) for kind in ("adaptive", "unaware")}
         if None not in best.values():
             differences.append(best["adaptive"] - best["unaware"])  # type: ignore[operator]
-    between = mean_interval(differences)
+    between = mean_interval(differences, SURE)
     return between is not None and between.high < 0
 
 
@@ -81,6 +130,8 @@ def _more_leaks_more(run: Run, tallies: Sequence[Tally]) -> Iterator[bool]:
 
 
 def _is_harder(run: Run, easy: Tally, hard: Tally) -> bool:
+    if easy is hard:
+        return False
     if easy.scenario == hard.scenario:
         return _is_stronger(run.choices("defense").get(easy.defense), run.choices("defense").get(hard.defense))
     if easy.defense != hard.defense:

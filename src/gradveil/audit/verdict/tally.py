@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
 from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimates, worst_per_picture
-from gradveil.audit.verdict.identify import FIRST, Search, searches, unreliable_searches
-from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines
-from gradveil.core.interval import Interval, at_least, at_most, rate_interval
+from gradveil.audit.verdict.identify import DECIDED_ALREADY, Search, searches, unreliable_searches
+from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines, Guise, count_guises, guises_of
+from gradveil.core.interval import Interval, at_least, at_most_of, share_interval
 from gradveil.experiment.record import Record
 from gradveil.metrics import facts_of
 
@@ -29,12 +30,25 @@ class Tally:
     pictures: int
     scored: int
     leaked: int
-    identified: int | None  # None: not measured
-    chance: float | None  # that a picture is identified by at least one of the attacks though none saw anything
+    leaked_as: Mapping[Guise, int] = field(default_factory=dict, repr=False)  # their number in each guise
+    identified: int | None  # leaked pictures among them; None: not measured
+    otherwise: int = 0  # found by another search alone, if any of those that beat chance; the three never overlap
+    shares: tuple[float, ...] = ()  # of each update, how many of its scored pictures leaked or were identified
+    chance: float | None  # that a picture is identified by one of the attacks in some guise though none saw anything
     as_sent: bool = False  # what real clients sent, of whom none told a defense
     searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
     bytes: int | None = None  # of one client's update
     facts: FactsOf = field(default=facts_of, repr=False)
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is about another scenario than the one that was asked about."""
+        return self.role != "audited"
+
+    @property
+    def is_sample(self) -> bool:
+        """Whether its pictures were drawn; if they were chosen for being unusual, no bound speaks of others."""
+        return self.role != canaries.ROLE
 
     @property
     def attempted(self) -> int:
@@ -52,16 +66,26 @@ class Tally:
     @property
     def hits(self) -> int:
         """What bounds are about: a picture that was identified counts, whether or not it is close."""
-        return max(self.leaked, self.identified or 0)
+        return self.leaked if self.identified is None else self.identified
+
+    @property
+    def exposed(self) -> int:
+        """Pictures that leaked, were identified, or were found by another search that beats chance."""
+        return self.hits + self.otherwise
+
+    @property
+    def updates(self) -> int:
+        """Pictures of one update are not independent: intervals and bounds count updates."""
+        return len(self.shares)
 
     @property
     def interval(self) -> Interval:
-        return rate_interval(self.hits, self.scored)
+        return share_interval(self.shares)
 
     @property
-    def at_most(self) -> float:
-        """No larger share of such pictures leaks to these attacks, with 95 % confidence."""
-        return at_most(self.hits, self.scored)
+    def bound(self) -> float:
+        """No larger share of such pictures is identified by these attacks, with 95 % confidence, if they work."""
+        return at_most_of(self.shares) if self.shares else 1.0
 
     @property
     def beats_chance(self) -> bool:
@@ -72,7 +96,9 @@ class Tally:
     def found_otherwise(self) -> tuple[Search, ...]:
         """Other searches than top-1 on pixels that find more than guessing does."""
         return tuple(
-            search for search in self.searches if search.metric != FIRST and search.beats_chance and search.believed
+            search
+            for search in self.searches
+            if search.metric not in DECIDED_ALREADY and search.beats_chance and search.believed
         )
 
     @cached_property
@@ -90,11 +116,19 @@ def tally_run(run: Run, baselines: Baselines) -> list[Tally]:
     return sorted(_tallies(run, baselines), key=_worst_first)
 
 
-def _worst_first(tally: Tally) -> tuple[bool, str, bool, float, float, float, str]:
+def _worst_first(tally: Tally) -> tuple[int, str, bool, float, float, float, str]:
     """By re-identification, then by squared error."""
     share, found = tally.hits / max(tally.scored, 1), sum(search.share for search in tally.searches)
     near = tally.worst[CLOSENESS.name].worst if CLOSENESS.name in tally.worst else float("-inf")
-    return tally.role == "variation", tally.scenario, not tally.undefended, -share, -found, -near, tally.defense
+    return (
+        2 * (not tally.is_sample) or tally.is_aside,
+        tally.scenario,
+        not tally.undefended,
+        -share,
+        -found,
+        -near,
+        tally.defense,
+    )
 
 
 def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
@@ -115,6 +149,9 @@ def _tally(
     pictures = by_place.values()
     measured = any(IDENTIFICATION.name in r.scores for r in records)
     tries = len({(r.attack, r.attacker) for r in records})
+    leaked = _places(by_place, baselines.is_leaked)
+    identified = _places(by_place, baselines.is_identified) | leaked  # also where this one's search was not measured
+    found = searches(by_place, baselines, run.gallery, tries, doubtful)
     return Tally(
         scenario=scenario,
         role=str(about.get("role", "audited")),
@@ -124,11 +161,42 @@ def _tally(
         as_sent=run.undefended(defense) and bool(run.captured),
         records=records,
         pictures=len(pictures),
-        scored=sum(any(r.status == "ok" and r.has_truth for r in of_one) for of_one in pictures),
-        leaked=sum(any(map(baselines.is_leaked, of_one)) for of_one in pictures),
-        identified=sum(any(map(baselines.is_identified, of_one)) for of_one in pictures) if measured else None,
-        chance=1 - (1 - 1 / run.gallery) ** tries if measured and run.gallery else None,
-        searches=searches(by_place, baselines, run.gallery, tries, doubtful),
+        scored=sum(any(map(is_scored, of_one)) for of_one in pictures),
+        leaked=len(leaked),
+        leaked_as=count_guises(pictures, baselines),
+        identified=len(identified) if measured else None,
+        otherwise=len(_found_otherwise(by_place, baselines, found) - identified - leaked),
+        shares=_shares(by_place, identified | leaked),
+        chance=1 - (1 - 1 / run.gallery) ** (tries * len(guises_of(records))) if measured and run.gallery else None,
+        searches=found,
         bytes=run.update_bytes(scenario, defense),
         facts=run.facts,
     )
+
+
+Place = tuple[str, str, int]  # of a picture: scenario, client, example
+ByPicture = Mapping[Place, Sequence[Record]]
+
+
+def _places(pictures: ByPicture, is_hit: Callable[[Record], bool]) -> frozenset[Place]:
+    return frozenset(place for place, of_one in pictures.items() if any(map(is_hit, filter(is_scored, of_one))))
+
+
+def is_scored(record: Record) -> bool:
+    """Whether it can be a hit: of a captured round without originals no score is about the client's picture."""
+    return record.status == "ok" and record.has_truth
+
+
+def _found_otherwise(pictures: ByPicture, baselines: Baselines, found: Sequence[Search]) -> frozenset[Place]:
+    asked = [search for search in found if search.metric not in DECIDED_ALREADY]
+    names = [search.metric for search in asked if search.beats_chance and search.believed]
+    return _places(pictures, lambda record: any(baselines.is_found(record, name) for name in names))
+
+
+def _shares(pictures: ByPicture, hits: frozenset[Place]) -> tuple[float, ...]:
+    """Of each update, the share of its scored pictures that are hits; of one without any score nothing is known."""
+    updates: dict[str, list[bool]] = {}
+    for place, of_one in pictures.items():
+        if any(map(is_scored, of_one)):
+            updates.setdefault(place[1], []).append(place in hits)
+    return tuple(sum(of_update) / len(of_update) for of_update in updates.values())

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult, Estimate
 from gradveil.audit.verdict.judge import Finding, Verdict, judge
 from gradveil.core.files import private_files, write_whole
+from gradveil.dp.empirical import Neighbors
 from gradveil.experiment.folder import VERDICT
 
 SCHEMA = 1
@@ -37,6 +38,7 @@ def to_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str,
         "findings": [_finding(finding, claim) for finding in verdict.findings],
         "cells": [_cell(cell, run) for cell in verdict.cells if not cell.control],
         "controls": {name: check.to_json() if check else None for name, check in controls.items()},
+        "each_positive": [check.to_json() for check in verdict.each_positive],
         "convergence": [one.to_json() for one in verdict.convergence],
         "missing": verdict.missing,
         "flags": sorted({*verdict.flags, *(flag for cell in verdict.cells if not cell.control for flag in cell.flags)}),
@@ -45,9 +47,10 @@ def to_json(run: Run, verdict: Verdict, claim: float | None = None) -> dict[str,
 
 
 def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
-    tally = finding.tally
+    tally, between = finding.tally, finding.verdict in ("leaks", "no leak found")
     found = {
         "scenario": tally.scenario,
+        "role": tally.role,
         "regime": tally.regime,
         "defense": tally.defense,
         "verdict": finding.verdict,
@@ -55,9 +58,16 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "pictures": tally.pictures,
         "leaked": tally.leaked,
         "identified": tally.identified,
-        "low": tally.interval.low,
-        "high": tally.interval.high,
-        "at_most": tally.at_most,
+        "exposed": tally.exposed,
+        "found_otherwise": tally.otherwise,
+        "updates": tally.updates,
+        "low": tally.interval.low if between else None,
+        "high": tally.interval.high if between else None,
+        "at_most": finding.at_most,
+        "evidence": [one.to_json() for one in finding.evidence],
+        "linkable": finding.linkable,
+        "lineup": _line_up(finding),
+        "certificate": finding.certificate.to_json() if finding.certificate else None,
         "attempted": tally.attempted,
         "failed": tally.failed,
         "searches": {search.metric: search.to_json() for search in tally.searches},
@@ -65,6 +75,16 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "metrics": {name: _estimate(value) for name, value in tally.worst.items()},
     }
     return found if claim is None else found | {"claim": {"at_most": claim, "supported": finding.supports(claim)}}
+
+
+def _line_up(finding: Finding) -> dict[str, Any] | None:
+    """`null` where none was held, which `reasons` explain if it was planned."""
+    bounds = finding.bounds
+    if bounds.lineup is None:
+        return None
+    epsilons = {name.replace("-", "_"): bounds.epsilon(name) for name in get_args(Neighbors)}
+    controls = {"passed": not bounds.doubts and not bounds.exceeded, "doubts": list(bounds.doubts.all)}
+    return bounds.lineup.to_json() | {"controls": controls, "empirical_epsilon": epsilons}
 
 
 def _cell(cell: CellResult, run: Run) -> dict[str, Any]:

@@ -1,0 +1,64 @@
+"""Candidates whose updates differ by rounding alone are played one by one, by the very steps that a client takes.
+
+Many at once are computed by other kernels, whose last bits differ. Where a trained model is sure of a picture, its
+gradient is nothing but such bits: `p - 1` with p near 1. Played by itself, the true picture gives the same bits again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from gradveil.core.types import Batch
+from gradveil.lineup.candidates import Gallery, with_label
+from gradveil.lineup.make import Setting
+from gradveil.lineup.score import Guesser, Question
+
+MOST = 32  # candidates of one update that are played again
+
+
+def settle_ties(guesser: Guesser, question: Question, scores: Tensor, gallery: Gallery) -> Tensor:
+    """Scores [column, candidate] in which those that are too near to call are exact."""
+    settled, reach = scores.clone(), guesser.law.reach
+    if reach is None:
+        return settled
+    for setting in question.settings:
+        for column in setting.columns:
+            for at in pick_doubtful(scores[column], reach):
+                settled[column, at] = _replay(
+                    guesser, question, setting, column, _candidate(question, gallery, at, guesser)
+                )
+    return settled
+
+
+def pick_doubtful(scores: Tensor, reach: float) -> list[int]:
+    """The likeliest, unless rounding cannot have confused the first with any other."""
+    near = int((scores >= reach).sum())
+    if near == 1:
+        return []
+    return scores.topk(min(MOST, len(scores))).indices.tolist()
+
+
+def _candidate(question: Question, gallery: Gallery, at: int, guesser: Guesser) -> Batch:
+    label = question.settings[0].place.label
+    if at < len(gallery.images):
+        return gallery.take(slice(at, at + 1), label, guesser.own_labels)
+    return with_label(question.own[at - len(gallery.images)].unsqueeze(0), label)
+
+
+def _replay(guesser: Guesser, question: Question, setting: Setting, column: int, candidate: Batch) -> Tensor:
+    """As `Guesser.score` does it, for one candidate."""
+    found = [_score(guesser, question, setting, column, shown) for shown in guesser.ways(candidate)]
+    return torch.stack(found).logsumexp(0) - torch.tensor(float(len(found))).log()
+
+
+def _score(guesser: Guesser, question: Question, setting: Setting, column: int, shown: Batch) -> Tensor:
+    made = {name: u.unsqueeze(0) for name, u in guesser.maker.play(setting, *_rows(shown)).items()}
+    seen = {name: u[column : column + 1] for name, u in question.columns.items() if name in made}
+    return guesser.law.score(seen, made)[0, 0].nan_to_num(nan=-torch.inf)
+
+
+def _rows(one: Batch) -> Iterator[Batch]:
+    yield from map(Batch, *one)

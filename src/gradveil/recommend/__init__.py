@@ -1,0 +1,1 @@
+"""What to deploy: every defense at the strength that is enough, trained, and the most accurate of them attacked."""
