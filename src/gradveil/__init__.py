@@ -23,6 +23,9 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.audit.results import read_run as read_run
     from gradveil.audit.verdict import Verdict as Verdict
     from gradveil.audit.verdict import judge as judge
+    from gradveil.calibrate.calibrate import calibrate as calibrate
+    from gradveil.calibrate.outcome import CalibrationOutcome as CalibrationOutcome
+    from gradveil.calibrate.settings import CalibrationSettings as CalibrationSettings
     from gradveil.capture import Capture as Capture
     from gradveil.config import AuditConfig as AuditConfig
     from gradveil.config import Choice as Choice
@@ -46,11 +49,18 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.core.types import Batch as Batch
     from gradveil.data import DATASETS as DATASETS
     from gradveil.defenses import DEFENSES as DEFENSES
+    from gradveil.dp.certificate import Certificate as Certificate
+    from gradveil.dp.certify import certificate as certificate
     from gradveil.flower.curious_server import CuriousServer as CuriousServer
     from gradveil.flower.defense_mod import veil as veil
+    from gradveil.lineup.guess import Guess as Guess
+    from gradveil.lineup.guess import lineup as lineup
     from gradveil.metrics import METRICS as METRICS
     from gradveil.models import MODELS as MODELS
     from gradveil.protect.offline import protect as protect
+    from gradveil.recommend.outcome import Advice as Advice
+    from gradveil.recommend.recommend import recommend as recommend
+    from gradveil.recommend.settings import RecommendSettings as RecommendSettings
     from gradveil.report.build import write_report as write_report
     from gradveil.report.conclude import conclude as conclude
     from gradveil.search.outcome import SearchOutcome as SearchOutcome
@@ -69,11 +79,15 @@ __version__ = "0.1.0"
 
 _HOME = {
     "ATTACKS": "attacks",
+    "Advice": "recommend.outcome",
     "Attack": "core.attack",
     "Audit": "audit.audit",
     "AuditConfig": "config",
     "Batch": "core.types",
+    "CalibrationOutcome": "calibrate.outcome",
+    "CalibrationSettings": "calibrate.settings",
     "Capture": "capture",
+    "Certificate": "dp.certificate",
     "Choice": "config",
     "Compute": "core.compute",
     "CuriousServer": "flower",
@@ -81,11 +95,13 @@ _HOME = {
     "DEFENSES": "defenses",
     "Defense": "core.defense",
     "Federation": "train.settings",
+    "Guess": "lineup.guess",
     "LocalTraining": "core.scenario",
     "METRICS": "metrics",
     "MODELS": "models",
     "Metric": "core.metric",
     "Observation": "core.observation",
+    "RecommendSettings": "recommend.settings",
     "Reconstruction": "core.attack",
     "Scenario": "core.scenario",
     "ScenarioConfig": "config",
@@ -100,6 +116,7 @@ _HOME = {
     "Truth": "core.observation",
     "Verdict": "audit.verdict",
     "build": "config",
+    "certificate": "dp.certify",
     "conclude": "report.conclude",
     "judge": "audit.verdict",
     "load": "config",
@@ -113,7 +130,10 @@ _HOME = {
 }
 _FUNCTIONS = {  # of packages of the same name: module and function
     "audit": ("config.audit", "audit"),
+    "calibrate": ("calibrate.calibrate", "calibrate"),
+    "lineup": ("lineup.guess", "lineup"),
     "protect": ("protect.offline", "protect"),
+    "recommend": ("recommend.recommend", "recommend"),
     "search": ("search.search", "search"),
     "train": ("train.run", "train"),
     "tradeoff": ("tradeoff.study", "tradeoff"),
@@ -136,7 +156,14 @@ def __dir__() -> list[str]:
     return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
 
 
-class _CallablePackage(ModuleType):
+class _Portable(ModuleType):
+    """A module that can be sent to another process, by its name: closures of a user's script may hold it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return import_module, (self.__name__,)
+
+
+class _CallablePackage(_Portable):
     """`gradveil.audit` is a package and a function: a package that can be called, whichever was asked for first."""
 
     @property
@@ -152,8 +179,8 @@ class _CallablePackage(ModuleType):
         return self.__wrapped__(*arguments, **named)
 
 
-class _Package(ModuleType):
-    """Python sets every submodule as an attribute of its package: this is where the five become callable."""
+class _Package(_Portable):
+    """Python sets every submodule as an attribute of its package: this is where those become callable."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _FUNCTIONS and isinstance(value, ModuleType):

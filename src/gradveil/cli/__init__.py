@@ -13,15 +13,20 @@ import typer
 from typer.core import TyperGroup
 
 from gradveil.cli._errors import in_options, options_of
+from gradveil.cli._output import print_to_stderr
 from gradveil.cli.audit import audit
 from gradveil.cli.bench import bench
+from gradveil.cli.calibrate import calibrate
 from gradveil.cli.capture import capture
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.check_model import check_model
+from gradveil.cli.gate import gate
 from gradveil.cli.protect import protect
+from gradveil.cli.recommend import recommend
 from gradveil.cli.report import report
 from gradveil.cli.reproduce import reproduce_cell
 from gradveil.cli.search import search
+from gradveil.cli.sign import sign
 from gradveil.cli.table import table
 from gradveil.cli.tradeoff import tradeoff
 from gradveil.cli.train import train
@@ -32,7 +37,6 @@ from gradveil.cli.verify import verify
 from gradveil.core.errors import GradveilError, Interrupted
 
 BAD_INPUT, INTERRUPTED = 2, 130
-LONGEST_LINE = 5000  # letters: a path is at most 4,096
 
 
 class _Stopped(Exception):
@@ -65,12 +69,16 @@ app.command("audit")(audit)
 app.command("search")(search)
 app.command("train")(train)
 app.command("tradeoff")(tradeoff)
+app.command("calibrate")(calibrate)
+app.command("recommend")(recommend)
 app.command("protect")(protect)
 app.command("train-extractor")(train_extractor)
 app.command("train-generator")(train_generator)
 app.command("train-gan")(train_gan)
 app.command("report")(report)
 app.command("verify")(verify)
+app.command("sign")(sign)
+app.command("gate")(gate)
 app.command("reproduce-cell")(reproduce_cell)
 app.command("table")(table)
 app.command("check-model")(check_model)
@@ -96,7 +104,7 @@ def common(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command and leave with its exit code: 0 done, 2 bad input, 130 interrupted."""
+    """Run a command and leave with its exit code: 0 done, 1 a verdict failed, 2 bad input, 130 interrupted."""
     os.umask(0o077)  # everything that we write is private
     # on import torch makes a folder for compiled code, of which we have none: let it be one that is there already
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.environ.get("TMPDIR") or "/tmp")
@@ -132,7 +140,7 @@ def _code(arguments: Sequence[str] | None) -> int:
         return error.exit_code
     except _Stopped as stop:
         given = sys.argv[1:] if arguments is None else list(arguments)
-        _print_line(f"interrupted: {in_options(stop.interrupted, options_of(app, given))}")
+        print_to_stderr(f"interrupted: {in_options(stop.interrupted, options_of(app, given))}")
         return INTERRUPTED
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
@@ -166,9 +174,4 @@ def _of_usage(error: Any) -> str:
 
 
 def _tell(message: str) -> None:
-    _print_line(f"error: {message}")
-
-
-def _print_line(text: str) -> None:
-    """One line, without anything that could steer a terminal."""
-    print("".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_LINE]), file=sys.stderr)
+    print_to_stderr(f"error: {message}")

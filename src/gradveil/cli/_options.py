@@ -24,6 +24,8 @@ SCENARIO = {  # option -> key of [scenario]
     "--data": "data",
     "--capture": "capture",
     "--images": "images",
+    "--draw": "draw",
+    "--canaries": "canaries",
     "--batch-size": "batch_size",
     "--local-steps": "local_steps",
     "--local-rate": "local_rate",
@@ -39,7 +41,10 @@ TOP = {
     "--lpips-vgg-weights": "lpips_vgg_weights",
     "--tagger": "tagger",
     "--gallery": "gallery",
+    "--lineup": "lineup",
+    "--limit-named": "limit_named",
     "--convergence": "convergence",
+    "--tuned-on": "tuned_on",
 }
 
 
@@ -95,6 +100,8 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
     """The key that an option sets, and its value as TOML would give it."""
     if option in SCENARIO:
         return f"scenario.{SCENARIO[option]}", value
+    if option == "--lineup":
+        return "lineup", _parse_lineup(value)
     if option == "--also":
         return "also", {key: _parse_list(given) for key, given in parse_pairs(value, option, texts=True).items()}
     if option == "--pictures":
@@ -107,6 +114,15 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
         choices = parse_choices(value, option, _catalogue(option))
         return option[2:], {label: {"name": c.name, **c.options} for label, c in choices.items()}
     return TOP[option], value
+
+
+def _parse_lineup(text: str) -> int | str:
+    """A number of candidates; `off` is none."""
+    if text in ("auto", "off"):
+        return 0 if text == "off" else text
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ConfigError(f"must be a number of candidates, auto or off, got {show(text)}", key="--lineup")
+    return int(text)
 
 
 def _catalogue(option: str) -> Mapping[str, object]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 
 import typer
 
+LONGEST_LINE = 5000  # letters: a path is at most 4,096
+
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Boxed on a terminal, plain columns elsewhere."""
@@ -30,3 +32,8 @@ def print_summary(columns: Sequence[str], rows: Sequence[Sequence[str]], sentenc
     print_table(columns, rows)
     for sentence in sentences:
         typer.echo(sentence)
+
+
+def print_to_stderr(text: str) -> None:
+    """One line, without anything that could steer a terminal."""
+    print("".join(letter if letter.isprintable() else " " for letter in text[:LONGEST_LINE]), file=sys.stderr)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradveil.cli._fail_on import ANY, FORM, KNOWN, exit_if_failed, parse_fail_on
 from gradveil.cli._help import (
     DATA_OPTION,
     DEVICE,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from gradveil.core.compute import Compute
 
 METHOD = "NAME[:k=v,...]"
-INCONCLUSIVE = 3  # exit code of --strict
 
 
 def option(panel: str) -> Callable[..., Any]:
@@ -95,6 +95,20 @@ def audit(
     images: Annotated[
         int | None, WHAT("Number of clients to attack, with --batch-size pictures each (default 8).")
     ] = None,
+    draw: Annotated[
+        str | None,
+        WHAT(
+            "Which pictures are attacked: a random sample by --seed, or the first ones of --data (default seed).",
+            metavar="seed|first",
+        ),
+    ] = None,
+    canaries: Annotated[
+        int | None,
+        WHAT(
+            "Unusual pictures to audit as well, reported apart: outliers and rare classes (default 0; 16 with "
+            "--budget thorough).",
+        ),
+    ] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
     local_steps: Annotated[
         int | None, WHAT("Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).")
@@ -143,6 +157,14 @@ def audit(
             "--convergence/--no-convergence",
         ),
     ] = None,
+    tuned_on: Annotated[
+        list[str] | None,
+        WHO(
+            "Folder of a run in which attacks were tuned, or a file of picture hashes; repeatable. An audit of one "
+            "of those pictures is refused.",
+            metavar="RUN|FILE",
+        ),
+    ] = None,
     seed: Annotated[int | None, HOW(SEED)] = None,
     device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
     precision: Annotated[
@@ -172,7 +194,7 @@ def audit(
         list[str] | None,
         OUT(
             "Metric to compute (`gradveil list metrics`); repeatable (default psnr, ssim, "
-            "retrieval and retrieval-top5).",
+            "retrieval, retrieval-top5, psnr-symmetric and retrieval-symmetric).",
             metavar=METHOD,
         ),
     ] = None,
@@ -193,6 +215,18 @@ def audit(
     gallery: Annotated[
         int | None, OUT("Largest number of pictures among which retrieval looks for the original (default 1000).")
     ] = None,
+    lineup: Annotated[
+        str | None,
+        OUT(
+            "Candidates among whom the best possible guess names each picture, the original included "
+            "(default auto: 1001, or 101 where each takes a whole client; at most what the gallery allows).",
+            metavar="N|auto|off",
+        ),
+    ] = None,
+    limit_named: Annotated[
+        float | None,
+        OUT("Largest share that may be named for the verdict `bounded`; 0.05 is 5 % (default 0.05).", metavar="SHARE"),
+    ] = None,
     out: Annotated[
         Path | None,
         OUT(
@@ -204,7 +238,11 @@ def audit(
         float | None,
         OUT("Test the claim that at most this share of such pictures leaks; 0.01 is 1 %.", metavar="SHARE"),
     ] = None,
-    strict: Annotated[bool, OUT("Exit with code 3 if a verdict is inconclusive or not evaluated.", "--strict")] = False,
+    fail_on: Annotated[
+        str | None,
+        OUT(f"Exit with code 1 if a defense has one of these verdicts, of {KNOWN} (default: none).", metavar=FORM),
+    ] = None,
+    strict: Annotated[bool, OUT(f"Short for --fail-on {ANY}.", "--strict")] = False,
     redact: Annotated[bool, OUT("Leave pictures, names and paths out of the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
@@ -230,18 +268,20 @@ def audit(
 
     given = {
         "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
-        "--images": images, "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate,
-        "--rounds": rounds, "--capture": capture, "--pictures": pictures,
-        "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels, "--budget": budget,
-        "--also": also, "--convergence": convergence, "--seed": seed,
+        "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
+        "--local-steps": local_steps, "--local-rate": local_rate, "--rounds": rounds, "--capture": capture,
+        "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
+        "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,
         "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,
-        "--tagger": tagger, "--gallery": gallery,
+        "--tagger": tagger, "--gallery": gallery, "--lineup": lineup,
+        "--limit-named": limit_named,
     }  # fmt: skip
     check_claim(claim)
+    fails = parse_fail_on(fail_on, strict)
     check_out(out)
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
-    output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, strict=strict)
+    output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, fail_on=fails)
     with allow_pickles(allow_pickle):
         run_and_report(resolved, out or default_folder(resolved), compute, output)
 
@@ -254,7 +294,7 @@ class Output:
     as_json: bool
     quiet: bool
     claim: float | None
-    strict: bool
+    fail_on: frozenset[str]
 
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
@@ -270,8 +310,7 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
     run_audit(audit, folder, compute, for_stream(output.quiet))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
     print_verdict(verdict, folder, output)
-    if output.strict and any(finding.verdict in ("inconclusive", "not evaluated") for finding in verdict.judged):
-        raise typer.Exit(INCONCLUSIVE)
+    exit_if_failed(verdict, output.fail_on)
 
 
 def print_verdict(verdict: Verdict, folder: Path, output: Output) -> None:

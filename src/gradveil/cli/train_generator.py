@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
@@ -36,10 +37,12 @@ def train_generator(
     skip: Annotated[
         int,
         WHAT(
-            "Leave out the first N pictures of each data set (those to be attacked) and pictures "
+            "Leave out the N pictures of each data set that `gradveil audit` attacks, and pictures "
             "that look like them. A data set's own skip=N overrides it (default 0)."
         ),
     ] = 0,
+    audit_seed: Annotated[int, WHAT("--seed of that audit; it decides which pictures are attacked (default 0).")] = 0,
+    audit_draw: Annotated[str, WHAT("--draw of that audit (default seed).", metavar="seed|first")] = "seed",
     size: Annotated[int, WHAT("Side in pixels that all pictures are resized to (default 128).")] = 128,
     channels: Annotated[int, WHAT("Color channels: 3 for color, 1 for gray (default 3).")] = 3,
     latent: Annotated[int, LEARN("autoencoder: numbers in a code (default 2048).")] = 2048,
@@ -83,13 +86,14 @@ def train_generator(
     """
     from gradveil.cli._options import check_training, compute_of
     from gradveil.core.errors import unknown
+    from gradveil.data.draw import Draw
     from gradveil.generators.learn_autoencoder import train_autoencoder
     from gradveil.generators.learn_enhancer import ADVERSARIAL, NOISE, RATE, Task, train_enhancer
     from gradveil.generators.pictures import public_pictures
     from gradveil.generators.training import Course
 
     low = {"--epochs": (epochs, 1), "--batch-size": (batch_size, 1), "--width": (width, 1), "--seed": (seed, 0)}
-    low |= {"--size": (size, 8), "--skip": (skip, 0)}
+    low |= {"--size": (size, 8), "--skip": (skip, 0), "--audit-seed": (audit_seed, 0)}
     check_training(low, {"--seconds": seconds, "--rate": rate})
     check_file(out)
     if kind not in USE:
@@ -108,9 +112,11 @@ def train_generator(
     task = Task(
         noise=NOISE if noise is None else noise, adversarial=ADVERSARIAL if adversarial is None else adversarial
     )
-    pictures = public_pictures(
-        sources_of(data, data_option or [], skip), size=size, channels=channels, skip=skip, seed=seed
-    )
+    if audit_draw not in get_args(Draw):
+        raise unknown("draw", audit_draw, get_args(Draw), where="--audit-draw")
+    attacked: Any = {"seed": audit_seed, "draw": audit_draw}
+    sources = [replace(source, **attacked) for source in sources_of(data, data_option or [], skip)]
+    pictures = public_pictures(sources, size=size, channels=channels, skip=skip, seed=seed)
     if not quiet:
         counts = f"{len(pictures.train)} pictures of {pictures.name}, {len(pictures.held)} held out"
         print(f"{counts}, {pictures.skipped} skipped, {pictures.alike} left out as copies", file=sys.stderr)

@@ -42,12 +42,14 @@ def audit(
     batchnorm: BatchNorm | None = None,
     labels: Literal["known", "inferred"] | None = None,
     attacker: Literal["eavesdropper", "curious", "malicious"] | None = None,
+    lineup: int | Literal["auto"] | None = None,
     budget: Effort | None = None,
     seed: int | None = None,
     compute: Compute = Compute(),
     progress: Progress | None = None,
     redact: bool = False,
     claim: float | None = None,
+    limit_named: float | None = None,
 ) -> Verdict:
     """Attack the updates of a model's clients under each defense, write the report, and return the verdict.
 
@@ -55,7 +57,7 @@ def audit(
 
     Args:
         folder: Folder of the run. The folder of an interrupted run is continued.
-        config: All settings at once; the keywords down to `seed` are then left out.
+        config: All settings at once; the keywords down to `seed`, and `limit_named`, are then left out.
         model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
         weights: Weights of the model, a .safetensors file (default: random weights, untrained).
         data: Clients' pictures: a name in `DATASETS`, a folder or a file (default photos).
@@ -64,7 +66,8 @@ def audit(
         pictures: With `capture`: the row numbers in `data` of the clients' pictures, client after client.
         defenses: Defenses as `NAME[:k=v,...]` (default: none, gaussian:scale=0.01 and prune:ratio=0.9).
         attacks: Attacks as `NAME[:k=v,...]` (default autoattack).
-        metrics: Metrics as `NAME[:k=v,...]` (default psnr, ssim, retrieval and retrieval-top5).
+        metrics: Metrics as `NAME[:k=v,...]` (default psnr, ssim, retrieval, retrieval-top5, psnr-symmetric and
+            retrieval-symmetric).
         images: Number of clients to attack, with `batch_size` pictures each (default 8).
         batch_size: Pictures per client (default 1).
         local_steps: Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).
@@ -73,12 +76,14 @@ def audit(
         batchnorm: Which statistics normalize, see `docs/configuration.md` (default eval).
         labels: Whether the attacker is given the labels or infers them from the update (default known).
         attacker: The attacker's position. Only `malicious` may modify the model (default curious).
+        lineup: Candidates of a line-up, the original included; 0 holds none (default auto: as many as are quick).
         budget: How many steps and restarts attacks use: quick, standard or thorough (default standard).
         seed: Seed of everything random (default 0).
         compute: Device, precision, back end and number of processes. Results do not depend on it, but for rounding.
         progress: What is called as trials are finished (default: nothing).
         redact: Leave pictures, names and paths out of the report.
         claim: Test the claim that at most this share of such pictures leaks; 0.01 is 1 %.
+        limit_named: Largest share of the pictures that may be named for the verdict *bounded* (default 0.05).
     """
     scenario = {
         "model": model, "weights": weights, "data": data, "data_options": data_options, "capture": capture,
@@ -88,7 +93,8 @@ def audit(
     given = {
         "defense": None if defenses is None else _choices(defenses, "defenses", DEFENSES),
         "attack": None if attacks is None else _choices(attacks, "attacks", ATTACKS),
-        "metrics": metrics, "budget": budget, "seed": seed, "scenario": _without_none(scenario),
+        "metrics": metrics, "lineup": lineup, "budget": budget, "seed": seed, "scenario": _without_none(scenario),
+        "limit_named": limit_named,
     }  # fmt: skip
     tables = _without_none(given)
     if config is not None and (len(tables) > 1 or tables["scenario"]):

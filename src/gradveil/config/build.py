@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +24,7 @@ from gradveil.core.files import slug
 from gradveil.core.scenario import LocalTraining, Loss, Scenario, ThreatModel
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
+from gradveil.data.draw import describe_rows
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
@@ -39,27 +40,57 @@ def build(config: AuditConfig) -> Audit:
     dataset = data.load(config.scenario.data, **config.scenario.data_options)
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = _most(config, "batch_size") * _most(config, "aggregate")
-    parts = split_dataset(dataset, config.scenario.images, largest, config.gallery)
+    asked = config.scenario
+    parts = split_dataset(dataset, asked.images, largest, config.gallery, config.seed, asked.draw, _whole_groups(asked))
     defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
     scenario = scenario_of(config.scenario, dataset, parts, defenses)
+    unusual = canaries(scenario, parts)
     return Audit(
         scenario=scenario,
-        also=tuple(variations(config, dataset, parts, defenses)),
+        also=(*variations(config, dataset, parts, defenses), *unusual),
         early=model_of(replace(config.scenario, weights=""), dataset) if scenario.trained else None,
         convergence=config.convergence,
         sequence=config.sequence,
         declared=config.declared,
+        tuned_on=config.tuned_on,
         defenses=defenses,
         attacks={label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()},
         metrics=metrics_of(config, dataset, scenario.model, parts.gallery),
         seed=config.seed,
         gallery=parts.gallery,
+        gallery_labels=parts.gallery_labels,
+        lineup=config.lineup,
         settings=to_tables(config),
+        origin=rows_of(parts, unusual),
     )
 
 
 def _most(config: AuditConfig, key: str) -> int:
     return max(getattr(config.scenario, key), *map(int, config.also.get(key, (1,))))
+
+
+def _whole_groups(config: ScenarioConfig) -> int:
+    """Canaries enough for every client to have as many pictures as the others have."""
+    size = config.batch_size * config.aggregate
+    return -(-config.canaries // size) * size
+
+
+def canaries(scenario: Scenario, parts: Split) -> list[Scenario]:
+    """The same clients and attackers with pictures chosen for being unusual; none where there are too few."""
+    size = scenario.private.images.shape[1]
+    clients = len(parts.canary_rows) // size
+    if parts.canaries is None or not clients:
+        return []
+    private = Batch(*(x[: clients * size].unflatten(0, (clients, size)) for x in parts.canaries))
+    names = tuple(f"u{client:04d}" for client in range(clients))
+    return [replace(scenario, name=f"{scenario.name}-canaries", private=private, names=names, chosen=True)]
+
+
+def rows_of(parts: Split, unusual: Sequence[Scenario]) -> dict[str, str]:
+    """For provenance: which rows of the data are attacked."""
+    count = sum(len(one.private.images.flatten(0, 1)) for one in unusual)
+    chosen = {"canary_rows": describe_rows(parts.canary_rows[:count])} if count else {}
+    return {"rows": describe_rows(parts.rows), **chosen}
 
 
 def variations(
@@ -121,12 +152,17 @@ def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
 
 
 def name_of(config: ScenarioConfig) -> str:
-    """Data, model, pictures per client and, if more than one, local steps and clients in a sum: `photos-lenet-b1`."""
+    """Data, model, pictures per client and, if more than one, local steps and clients in a sum: `photos-lenet-b1`.
+
+    Random numbers of a scenario are drawn by its name, so another seed of the attacks is another name.
+    """
     parts = [Path(config.data).name, Path(config.model).name, f"b{config.batch_size}"]
     if config.local_steps > 1:
         parts.append(f"t{config.local_steps}")
     if config.aggregate > 1:
         parts.append(f"k{config.aggregate}")
+    if config.attack_seed:
+        parts.append(f"s{config.attack_seed}")
     return slug("-".join(parts))
 
 

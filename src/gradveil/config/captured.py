@@ -16,9 +16,17 @@ if TYPE_CHECKING:
 
 LABELS = "labels"  # as captures name them
 RENAMED = {"steps": "local_steps", "rate": "local_rate", "batch_size": "local_batch_size"}
-PLAYED = ("weights", "rounds", "encodings", "training", "model_seed")  # of clients that are simulated
 ATTACKERS = ("eavesdropper", "curious")
-KEPT = {"weights": "", "rounds": 1, "encodings": "hidden", "training": "known", "model_seed": 0}
+PLAYED = {  # keys about clients that are simulated, and their defaults
+    "weights": "",
+    "rounds": 1,
+    "encodings": "hidden",
+    "training": "known",
+    "model_seed": 0,
+    "attack_seed": 0,
+    "draw": "seed",
+    "canaries": 0,
+}
 
 
 def settle(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
@@ -80,8 +88,8 @@ def _settings_of(document: Mapping[str, Any], scenario: Mapping[str, Any]) -> di
 def _check_played(raw: Mapping[str, Any], scenario: Mapping[str, Any], where: Where) -> None:
     if raw.get("also"):
         raise ConfigError(f"{where('also')}: what was sent cannot be varied, leave it out")
-    for key in PLAYED:
-        if key in scenario and scenario[key] != KEPT[key]:
+    for key, default in PLAYED.items():
+        if key in scenario and scenario[key] != default:
             raise ConfigError(f"{where(f'scenario.{key}')}: is about simulated clients, leave it out with a capture")
     if scenario.get("attacker", "curious") not in ATTACKERS:
         raise ConfigError(f"{where('scenario.attacker')}: the model of a capture is sent already, use curious")

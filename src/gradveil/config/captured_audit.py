@@ -59,18 +59,21 @@ def build_captured(config: AuditConfig) -> Audit:
     replays = {} if found is None else _replays(case, found, dataset, list(defenses.values()))
     scenarios = [_scenario(case, config, n, clients, found, replays) for n, clients in case.groups.items()]
     attacks = {label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()}
-    gallery = None if found is None else found.gallery
+    gallery, labels = (None, None) if found is None else (found.gallery, found.gallery_labels)
     return Audit(
         scenario=scenarios[0],
         also=tuple(scenarios[1:]),
         convergence=config.convergence and found is not None,
         sequence=config.sequence,
         declared=config.declared,
+        tuned_on=config.tuned_on,
         defenses=defenses,
         attacks={label: attack for label, attack in attacks.items() if "mixture" not in attack.requires},
         metrics=_metrics(config, dataset, case.model, gallery),
         seed=config.seed,
         gallery=gallery,
+        gallery_labels=labels,
+        lineup=config.lineup,
         settings=to_tables(config),
         stand_in=positive_control(case.capture, case.model) if found is None else None,
         origin={"capture": _origin(case, replays)},

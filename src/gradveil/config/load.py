@@ -21,6 +21,7 @@ CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 TABLES = ("scenario", "also", "defense", "attack")
 MOST = 1000  # defenses or attacks
+CANARIES = 16  # unusual pictures with a thorough budget, where nobody says how many
 
 
 def read_tables(path: Path, model_given: bool = False, tagger_given: bool = False) -> dict[str, Any]:
@@ -93,8 +94,11 @@ def from_tables(raw: Mapping[str, Any], where: Where = str) -> AuditConfig:
         plain.setdefault("convergence", False)
     if "also" in tables:
         plain["also"] = _also(tables["also"], where)
-    if "scenario" in tables:
-        plain["scenario"] = _scenario(tables["scenario"], where)
+    scenario = tables.get("scenario", {})
+    if plain.get("budget") == "thorough" and not scenario.get("capture"):
+        scenario = {"canaries": CANARIES, **scenario}
+    if scenario:
+        plain["scenario"] = _scenario(scenario, where)
     for kind in ("defense", "attack"):
         if kind in tables:
             plain[kind] = _choices(tables[kind], kind, where)

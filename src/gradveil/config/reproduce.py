@@ -16,6 +16,8 @@ from typing import Any
 import numpy as np
 
 from gradveil.audit.audit import Audit, judge_of, origin_of
+from gradveil.audit.lineup import gallery_of, hold_lineup
+from gradveil.audit.lineup_plan import plan_lineups
 from gradveil.audit.results import KINDS, Run, read_run
 from gradveil.audit.runner import attack
 from gradveil.audit.schedule import shards
@@ -48,7 +50,7 @@ class Comparison:
         """To the last bit."""
         kept, now = self.stored, self.again
         same = (kept.status, kept.reason, kept.scores, kept.loss) == (now.status, now.reason, now.scores, now.loss)
-        return same and self.same_pictures is not False
+        return same and kept.ranks == now.ranks and self.same_pictures is not False
 
     @property
     def agrees(self) -> bool:
@@ -71,6 +73,10 @@ class Comparison:
             yield f"status {kept.status} -> {now.status}: {kept.reason or now.reason}"
         elif kept.reason != now.reason:
             yield f"reason {kept.reason!r} -> {now.reason!r}"
+        elif kept.ranks != now.ranks:
+            names = sorted({*kept.ranks, *now.ranks})
+            changed = [name for name in names if kept.ranks.get(name) != now.ranks.get(name)]
+            yield f"ranks of the line-up: {', '.join(changed)}"
         else:
             yield from (self._change_of(name) for name in sorted({*kept.scores, *now.scores}) if self._is_far(name))
 
@@ -104,7 +110,8 @@ def reproduce(folder: str | Path, key: str, compute: Compute | None = None, mode
     audit = _rebuild(run, model)
     how = compute or as_the_run(origin)
     _check(run, origin, origin_of(audit, how))
-    trial = _again(run, audit, how, origin, key)
+    again_by = _hold_again if stored.control == "lineup" else _again
+    trial = again_by(run, audit, how, origin, key)
     again = next(record for record in trial.records if record.key == key)
     return Comparison(stored=stored, again=again, same_pictures=_same_pictures(run, stored, trial), facts=run.facts)
 
@@ -154,13 +161,26 @@ def as_the_run(origin: Mapping[str, Any]) -> Compute:
     return Compute(device=own, **settings)
 
 
+def _hold_again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
+    """The shard of line-ups that holds the trial."""
+    cells, gallery = plan_lineups(audit, compute, origin["shard"]), gallery_of(audit)
+    if gallery is None or (cell := next((one for one in cells if key in one.own_keys), None)) is None:
+        raise _unknown_here(key)
+    with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
+        return Trial(wait_for(submit(hold_lineup, cell, gallery)))
+
+
+def _unknown_here(key: str) -> ConfigError:
+    return ConfigError(
+        f"{key} is in the journal, but this version does not run it, use the version of the run", key="trial"
+    )
+
+
 def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
     """The shard that holds the trial, run as it was: all of it, since a batch rounds as one, on as many threads."""
     groups = (group for group in shards(audit, compute, origin["shard"]) if any(key in cell.keys for cell in group))
     if (group := next(groups, None)) is None:
-        raise ConfigError(
-            f"{key} is in the journal, but this version does not run it, use the version of the run", key="trial"
-        )
+        raise _unknown_here(key)
     own = next(cell for cell in group if key in cell.keys)
     there = {record.client for record in run.records if record.key in set(own.keys)}  # others had dropped out
     group, own = [cell.only(there) for cell in group], own.only(there)

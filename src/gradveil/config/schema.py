@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from gradveil.core.choice import Choice
 from gradveil.core.scenario import BatchNorm
+from gradveil.data.draw import Draw
 
 Effort = Literal["quick", "standard", "thorough"]
 Scalar = bool | int | float | str
@@ -19,8 +20,8 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 
 
 # what a scenario can be varied in: the same pictures, model and attackers
-VARIED = ("weights", "model_seed", "batch_size", "local_steps", "local_rate", "local_batch_size", "momentum",
-          "weight_decay", "batchnorm", "labels", "training", "rounds", "aggregate")  # fmt: skip
+VARIED = ("weights", "model_seed", "attack_seed", "batch_size", "local_steps", "local_rate", "local_batch_size",
+          "momentum", "weight_decay", "batchnorm", "labels", "training", "rounds", "aggregate")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,11 +31,14 @@ class ScenarioConfig:
     model: str = "lenet"
     weights: str = ""
     model_seed: int = number(0, low=0)
+    attack_seed: int = number(0, low=0)  # of the attacks' starts and the defenses' noise; the pictures stay
     capture: str = ""  # a file: what real clients sent is audited, and the keys of training are read off it
     data: str = "photos"  # of a capture the clients' own pictures, or "" where nobody has them
     data_options: Mapping[str, Scalar] = field(default_factory=dict)
     pictures: tuple[int, ...] = ()  # rows of the data that the captured clients hold, client after client
+    draw: Draw = "seed"  # which pictures are the victims: a random sample by `seed`, or the first ones
     images: int = number(8, low=1, high=100_000)  # victims: clients, with batch_size pictures each
+    canaries: int = number(0, low=0, high=10_000)  # unusual pictures beside the sample, chosen and reported apart
     batch_size: int = number(1, low=1, high=4096)
     local_steps: int = number(1, low=1, high=10_000)
     local_rate: float = number(1.0, low=1e-12, high=1e6)
@@ -65,19 +69,25 @@ def default_attacks() -> dict[str, Choice]:
     return {"autoattack": Choice(name="autoattack")}
 
 
+DEFAULT_METRICS = ("psnr", "ssim", "retrieval", "retrieval-top5", "psnr-symmetric", "retrieval-symmetric")
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditConfig:
     """One audit. Every defense is attacked by every attack; see `gradveil.config.build`."""
 
     seed: int = number(0, low=0)
     budget: Effort = "standard"
-    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval", "retrieval-top5")  # NAME[:k=v,...]
+    metrics: tuple[str, ...] = DEFAULT_METRICS  # NAME[:k=v,...]
     lpips_weights: str = ""
     lpips_vgg_weights: str = ""
     tagger: str = ""  # weights of EfficientNet-Lite0, for jaccard and retrieval-features
     gallery: int = number(1000, low=1, high=1_000_000)  # pictures beside the original, at most
+    lineup: int | Literal["auto"] = "auto"  # candidates of a line-up, the original included; 0: none is held
+    limit_named: float = number(0.05, low=0.001, high=0.5)  # "bounded": nobody names a larger share
     convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
     sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
+    tuned_on: tuple[str, ...] = ()  # runs, or files of hashes, on which settings of attacks were chosen
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     also: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)  # other values of keys of the scenario
     defense: Mapping[str, Choice] = field(default_factory=default_defenses)

@@ -58,7 +58,11 @@ def agreement(cells: Iterable[CellResult], baselines: Baselines, facts: FactsOf 
     return Agreement(
         correlations=correlations,
         close=[r for r in nearest_first if _is_close(r, baselines) and not r.scores[IDENTIFICATION.name] > 0],
-        far=[r for r in reversed(nearest_first) if baselines.is_identified(r) and not _is_close(r, baselines)],
+        far=[
+            r
+            for r in reversed(nearest_first)
+            if baselines.is_found(r, IDENTIFICATION.name) and not _is_close(r, baselines)
+        ],
         scored=len(searched),
     )
 

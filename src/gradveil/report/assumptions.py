@@ -73,9 +73,18 @@ def list_assumptions(run: Run, verdict: Verdict) -> list[Assumption]:
         "Defense randomness": (_randomness(run, records), ()),
         "Aggregation": (_state_simulated(run, _aggregation(scenario)), ("scenario.aggregate",)),
         "Rounds observed": (_state_simulated(run, str(scenario.get("rounds", 1))), ("scenario.rounds",)),
-        "Compute budget": (_each_attack(records, run, describe_effort), ("attack", "budget")),
+        "Compute budget": (_effort(records, run), ("attack", "budget")),
     }
     return [_assumption(run, name, value, keys) for name, (value, keys) in fields.items()]
+
+
+def _effort(records: list[Record], run: Run) -> str | None:
+    """Steps and restarts of the attacks, and where their settings were chosen."""
+    effort, tuning = _each_attack(records, run, describe_effort), run.provenance.get("tuning")
+    if effort is None or not isinstance(tuning, Mapping):
+        return effort
+    tried = ", ".join(f"{label} {count}" for label, count in tuning.get("settings", {}).items())
+    return f"{effort}; settings tried on {tuning.get('pictures')} other pictures: {tried}"
 
 
 def _assumption(run: Run, name: str, value: str | None, keys: tuple[str, ...]) -> Assumption:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Finding, Verdict
 from gradveil.audit.verdict.estimate import CellResult
@@ -40,7 +41,11 @@ class Block:
 
     @property
     def audited(self) -> list[Scene]:
-        return [scene for scene in self.scenes if scene.role != "variation"]
+        return [scene for scene in self.scenes if scene.role == "audited"]
+
+    @property
+    def canaries(self) -> list[Scene]:
+        return [scene for scene in self.scenes if scene.role == canaries.ROLE]
 
     @property
     def variations(self) -> list[tuple[Scene, Finding]]:

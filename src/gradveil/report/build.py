@@ -10,6 +10,7 @@ from typing import Any
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
+from gradveil.audit.verdict.bound_words import WHO
 from gradveil.audit.verdict.conditions import describe_effort
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import MARGIN
@@ -22,6 +23,7 @@ from gradveil.report.assumptions import describe_attacker, list_assumptions
 from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows
 from gradveil.report.claim import examine_claim
+from gradveil.report.corridor import TICKS, describe_epsilon, draw_corridors, group_links, name_link, place
 from gradveil.report.figures import Axis, Strip, axis_of, strip
 from gradveil.report.not_tested import date_of, expiry_of, list_not_tested
 from gradveil.report.page import render_template
@@ -29,7 +31,7 @@ from gradveil.report.pictures import prior_only, select_pictures
 from gradveil.report.redact import redact_run
 from gradveil.report.scores import leakage, score_columns
 
-SHOWN_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture", "metrics")
+SHOWN_ELSEWHERE = ("scenarios", "declared", "update_bytes", "privacy", "capture", "metrics", "certificates")
 
 
 def write_report(folder: Path, redact: bool = False, claim: float | None = None) -> Path:
@@ -54,6 +56,7 @@ def render(run: Run, claim: float | None = None) -> str:
         "run": run,
         "verdict": verdict,
         "blocks": found,
+        "canaries": [scene for block in found for scene in block.canaries],
         "cells": cells,
         "axis": axis,
         "strips": _strips(found, axis, verdict),
@@ -70,6 +73,13 @@ def render(run: Run, claim: float | None = None) -> str:
         "flag_titles": {name: flag.title for name, flag in FLAGS.items()},
         "not_tested": list_not_tested(run, verdict),
         "captured": list(captured_rows(run)),
+        "corridors": (corridors := draw_corridors(verdict)),
+        "links": group_links(corridors),
+        "who_links": WHO,
+        "ticks": TICKS,
+        "place": place,
+        "epsilon_of": describe_epsilon,
+        "name_link": name_link,
     }
     content |= _pictures(run, found, verdict) | _assumptions(run, verdict) | _origin(run, cells)
     return render_template("report.html.j2", content)

@@ -6,8 +6,8 @@ Colors follow the page where there is one (`var(--ink)` ...) and have values of 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from html import escape
 from typing import Literal
 
@@ -46,6 +46,7 @@ class Chart:
     width: int = 640
     height: int = 380
     horizontals: Sequence[float] = ()  # dashed lines across
+    labels: Mapping[float, str] = field(default_factory=dict)  # of places on the horizontal axis, instead of numbers
 
     def svg(self) -> str:
         finite = [p for s in self.series for p in s.points if all(map(math.isfinite, p))]
@@ -57,6 +58,7 @@ class Chart:
             up=span([p[1] for p in finite] + ends + list(self.horizontals)),
             width=self.width,
             height=self.height,
+            labels=self.labels,
         )
         body = [*frame.draw(self.title, self.x, self.y), *map(frame.horizontal, self.horizontals)]
         for number, series in enumerate(self.series):
@@ -73,6 +75,7 @@ class Frame:
     width: int
     height: int
     bottom: int = BOTTOM
+    labels: Mapping[float, str] = field(default_factory=dict)
 
     def place(self, x: float, y: float) -> tuple[float, float]:
         share = (x - self.across[0]) / (self.across[1] - self.across[0])
@@ -83,9 +86,9 @@ class Frame:
     def draw(self, title: str, x: str, y: str) -> Iterator[str]:
         yield from self.draw_grid(title, y)
         yield text((LEFT + self.width) / 2, self.height - 10, x, anchor="middle", fill=SOFT)
-        for value in ticks(*self.across):
+        for value, label in (self.labels or {tick: f"{tick:g}" for tick in ticks(*self.across)}).items():
             at, _ = self.place(value, self.up[0])
-            yield text(at, self.height - self.bottom + 18, f"{value:g}", anchor="middle", fill=SOFT)
+            yield text(at, self.height - self.bottom + 18, label, anchor="middle", fill=SOFT)
 
     def draw_grid(self, title: str, y: str) -> Iterator[str]:
         """All but the horizontal axis."""
@@ -136,7 +139,9 @@ def span(values: Sequence[float]) -> tuple[float, float]:
     (0.5, 1.5)
     """
     low, high = min(values), max(values)
-    room = 0.05 * (high - low) or 0.5
+    largest = max(abs(low), abs(high))
+    alike = high - low <= max(1e-12 * largest, 1e-100)  # no room for the labels between them
+    room = max(0.5, 0.05 * largest) if alike else 0.05 * (high - low)
     return low - room, high + room
 
 
@@ -189,8 +194,8 @@ class Bars:
 
     def svg(self) -> str:
         ends = [v for pair in self.between for v in pair]
-        size = {"width": self.width, "height": self.height, "bottom": LABELS}
-        frame = Frame(across=(-0.6, len(self.names) - 0.4), up=(0.0, span([0.0, *self.values, *ends])[1]), **size)
+        across, up = (-0.6, len(self.names) - 0.4), (0.0, span([0.0, *self.values, *ends])[1])
+        frame = Frame(across=across, up=up, width=self.width, height=self.height, bottom=LABELS)
         body = list(frame.draw_grid(self.title, self.y))
         for place, (name, value) in enumerate(zip(self.names, self.values, strict=True)):
             body += self.bar(frame, place, name, value)

@@ -24,14 +24,15 @@ class Claim:
 
 
 def examine_claim(verdict: Verdict, share: float) -> Claim:
-    """Of a run as a whole: every judged defense must support it."""
+    """Of a run as a whole: every judged defense must support it. Chosen pictures have no part in it."""
     if not 0 < share < 1:
         raise ConfigError(f"claim: must be a share between 0 and 1, got {share}")
-    against = tuple(finding for finding in verdict.judged if not finding.supports(share))
+    drawn = [finding for finding in verdict.judged if finding.tally.is_sample]
+    against = tuple(finding for finding in drawn if not finding.supports(share))
     return Claim(
         share=share,
-        supported=bool(verdict.judged) and not against,
-        bound=max((finding.tally.at_most for finding in verdict.judged), default=1.0),
+        supported=bool(drawn) and not against,
+        bound=max((1.0 if f.at_most is None else f.at_most for f in drawn), default=1.0),
         needed=pictures_needed(share),
         against=against,
     )

@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from math import ceil, floor, inf, isfinite
 from statistics import median
 from typing import Literal
@@ -88,7 +89,7 @@ class Axis:
     @property
     def ticks(self) -> Iterator[tuple[float, str]]:
         span = self.high - self.low
-        step = next(step for step in (5, 10, 20, 50, 100) if span / step <= 6 or step == 100)
+        step = next(5 * k * 10**power for power in count() for k in (1, 2, 4) if span / (5 * k * 10**power) <= 6)
         value = step * ceil(self.low / step)
         while value <= self.high:
             text = f"{value:g}+" if self.beyond and value == self.high else f"{value:g}"
@@ -135,7 +136,8 @@ def _dots(records: Sequence[Record], axis: Axis, baselines: Baselines) -> list[D
         value = record.scores[CLOSENESS.name]
         x = axis.place(value)
         crowd = sum(x - dot.x < NEAR for dot in dots[-len(LANES) + 1 :])
-        label = f"{record.client}, picture {record.example}: {CLOSENESS.format(value)}"
+        guise = next((f", leaked {one.of_one}" for one in baselines.leaked_as(record)[:1] if one.of_one), "")
+        label = f"{record.client}, picture {record.example}: {CLOSENESS.format(value)}{guise}"
         dots.append(Dot(x=x, y=LANES[crowd], seen=_standing(record, baselines), label=label))
     return dots
 

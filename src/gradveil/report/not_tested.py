@@ -93,10 +93,14 @@ def _attackers(run: Run, verdict: Verdict) -> Iterator[str]:
         yield "An attacker who knows the labels."
     if run.scenario.get("rounds", 1) == 1:
         yield "An attacker who joins up several rounds of one client."
+    if not any(finding.lineup for finding in verdict.findings):
+        yield "How many pictures the updates name among candidates, whatever attacks see of them (`lineup`)."
     attacks = sorted({cell.attack for cell in verdict.cells if not cell.control})
     if not any(part in attack for part in LEARNED for attack in attacks):
         yield "Attacks with a learned picture of the world (GAN, diffusion, trained inverters)."
     yield f"Any attack other than {', '.join(attacks)}."
+    if "tuning" not in run.provenance:
+        yield "Settings of these attacks that were chosen for this model, data and defense; see `tuned_on`."
     summed = values(run, "aggregate")
     if not any(count > 1 for count in summed):
         yield "Aggregated updates, where the server sees only the sum over several clients."
@@ -108,6 +112,8 @@ def _pictures(run: Run, verdict: Verdict) -> Iterator[str]:
     records = [record for finding in verdict.findings for record in finding.tally.records]
     pictures = {(r.client, r.example) for r in records}
     yield f"Other pictures than the {len(pictures)} audited; rare or unusual ones can leak more than these."
+    if all(finding.tally.is_sample for finding in verdict.findings):
+        yield "Outliers and pictures of rare classes, chosen on purpose (`canaries`)."
     measured = {run.facts(name) for r in records for name in r.scores}
     if not any(one.perceptual for one in measured):
         yield "Perceptual similarity (LPIPS). PSNR and SSIM can miss what a person would recognize."

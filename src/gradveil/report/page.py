@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from functools import cache
@@ -13,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from gradveil.core.interval import rate_interval
+from gradveil.core.percent import percent
 
 TEMPLATES = Path(__file__).parent / "templates"
 # controls, direction overrides, halves of letters
@@ -34,7 +34,8 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         finalize=_printable,
     )
-    environment.filters |= {"code": code, "number": number, "percent": percent, "interval": interval, "size": size}
+    environment.filters |= {"code": code, "number": number, "percent": percent, "interval": interval, "size": size,
+                            "unbroken": unbroken}  # fmt: skip
     return environment
 
 
@@ -52,26 +53,13 @@ def code(text: str) -> Markup:
     )
 
 
+def unbroken(text: str) -> str:
+    """A percent sign stays in the line of its number."""
+    return text.replace(" %", "\u00a0%")
+
+
 def number(value: float | None, digits: int = 1) -> str:
     return NOTHING if value is None else f"{value:.{digits}f}"
-
-
-def percent(share: float, up: bool = False) -> str:
-    """With as many digits as it needs, never rounded to 0 % or 100 % unless it is. An upper bound is rounded up.
-
-    >>> percent(0.02951), percent(0.0100001, up=True), percent(0.527), percent(0.9999), percent(5.13)
-    ('2.95 %', '1.01 %', '53 %', '99.9 %', '513 %')
-    """
-    value = 100 * share
-    if value in (0, 100):
-        return f"{value:.0f} %"
-    if value > 100:  # a ratio and no share: what a client sends may grow
-        return f"{max(value, 100.1):.{1 if value < 110 else 0}f} %"
-    digits = 2 if value < 3 else 1 if value < 10 or value > 99 else 0
-    if up:
-        value = math.ceil(value * 10**digits - 1e-9) / 10**digits
-    least = 10**-digits
-    return f"{min(max(value, least), 100 if up else 100 - least):.{digits}f} %"
 
 
 def size(count: int) -> str:

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from gradveil.attacks import ATTACKS
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run
+from gradveil.audit.verdict.certified import read_certificate
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
@@ -23,11 +25,12 @@ NAME = "redacted run"
 CATALOGUED = {*ATTACKS, *DEFENSES, *DATASETS, *METRICS, *MODELS}
 # keys whose text is one of ours
 OWN_WORDS = {"role", "regime", "batchnorm", "loss", "labels", "attacker", "budget", "split", "declared"}
-SETTINGS = ("seed", "budget", "metrics", "convergence", "scenario", "also", "defense", "attack")
+SETTINGS = ("seed", "budget", "metrics", "convergence", "limit_named", "scenario", "also", "defense", "attack")
 VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
+TRUST = ("versions", "sealed_again")
 NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights")
-KEPT = (*VERSIONS, *HASHES, *NUMBERS, "order", "started", "finished")  # order: the labels of attacks
+KEPT = (*VERSIONS, *HASHES, *TRUST, *NUMBERS, "order", "uses", "started", "finished")  # order, uses: labels of attacks
 
 
 class _Hidden:
@@ -44,8 +47,9 @@ class _Hidden:
 def redact_run(run: Run) -> Run:
     """The same measurements and the same verdict. Clients and scenarios are numbered."""
     hide, scenes = _Hidden(), _number({r.scenario for r in run.records} | run.scenarios.keys())
-    clients = {name: f"client {n}" for n, name in enumerate(dict.fromkeys(r.client for r in run.records), 1)}
-    about = {scenes[name]: _value(table, "", hide) | {"name": scenes[name]} for name, table in run.scenarios.items()}
+    known = [*(r.client for r in run.records), *chain.from_iterable(run.plan.get("clients", {}).values())]
+    clients = {name: f"client {n}" for n, name in enumerate(dict.fromkeys(known), 1)}
+    about = {scenes[name]: _about(scenes[name], table, scenes, hide) for name, table in run.scenarios.items()}
     stays = {key: value for key, value in run.provenance.items() if key in KEPT}
     command = {"command": LEFT_OUT} if "command" in run.provenance else {}
     return replace(
@@ -53,16 +57,46 @@ def redact_run(run: Run) -> Run:
         name=NAME,
         records=tuple(_record(record, clients, scenes) for record in run.records),
         config={key: _value(run.config[key], key, hide) for key in SETTINGS if key in run.config},
-        provenance=stays | command | {"scenarios": about, **_hide_scenarios(run, scenes), **_metrics(run)},
+        provenance=stays
+        | command
+        | {"scenarios": about, **_plan(run, scenes, clients), **_hide_scenarios(run, scenes), **_metrics(run)},
         redacted=True,
     )
+
+
+def _about(name: str, table: Mapping[str, Any], scenes: Mapping[str, str], hide: _Hidden) -> dict[str, Any]:
+    other = table.get("control_of")
+    return _value(table, "", hide) | {"name": name} | ({"control_of": scenes.get(other, LEFT_OUT)} if other else {})
+
+
+def _plan(run: Run, scenes: Mapping[str, str], clients: Mapping[str, str]) -> dict[str, Any]:
+    """What was planned, by the numbers of scenarios and clients."""
+    if not run.plan:
+        return {}
+    names = {scenes[s]: [clients[c] for c in them] for s, them in run.plan.get("clients", {}).items() if s in scenes}
+    cells = [[scenes[cell[0]], *cell[1:]] for cell in run.plan.get("cells", ()) if cell[0] in scenes]
+    return {"plan": {"clients": names, "cells": cells}}
 
 
 def _hide_scenarios(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
     """What is known by scenario and defense."""
     tables = {key: run.provenance.get(key) for key in ("update_bytes", "privacy")}
     found = {key: table.items() if isinstance(table, Mapping) else () for key, table in tables.items()}
-    return {key: {scenes[name]: value for name, value in rows if name in scenes} for key, rows in found.items()}
+    plain = {key: {scenes[name]: value for name, value in rows if name in scenes} for key, rows in found.items()}
+    return plain | {"certificates": _certificates(run, scenes)}
+
+
+def _certificates(run: Run, scenes: Mapping[str, str]) -> dict[str, Any]:
+    """Their numbers without their words."""
+    table = run.provenance.get("certificates")
+    rows = table.items() if isinstance(table, Mapping) else ()
+    return {
+        scenes[name]: {
+            label: certificate.to_json() for label in own if (certificate := read_certificate(run, name, label))
+        }
+        for name, own in rows
+        if name in scenes and isinstance(own, Mapping)
+    }
 
 
 def _metrics(run: Run) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from gradveil.audit.verdict import Verdict
 from gradveil.audit.verdict.estimate import CellResult, Estimate
 from gradveil.audit.verdict.leak import CLOSENESS
 from gradveil.core.metric import FED, Facts
+from gradveil.report.corridor import describe_corridors
 from gradveil.report.scores import list_metrics
 
 COLUMNS = ("defense", "attack", "attacker", "attempted", "failed", "leaked", "identified")
@@ -45,7 +46,7 @@ def tables(cells: Sequence[CellResult]) -> Iterator[tuple[str, list[str], list[l
     """Title, columns and rows for each scenario: regimes are never mixed. One scenario needs no title."""
     found = [cell for cell in cells if not cell.control]
     names = {name for cell in found for name in cell.metrics if not name.endswith(FED)} | {CLOSENESS.name}
-    metrics = [one for one in list_metrics(names, found[0].facts) if not one.lookup] if found else []
+    metrics = [one for one in list_metrics(names, found[0].facts) if not one.lookup and one.as_fed] if found else []
     scenarios = dict.fromkeys(cell.scenario for cell in found)
     for scenario in scenarios:
         rows = [row(cell, metrics) for cell in found if cell.scenario == scenario]
@@ -71,7 +72,8 @@ def matches(found: Sequence[CellResult]) -> Iterator[str]:
 
 def failures(found: Sequence[CellResult]) -> Iterator[str]:
     """A failed trial is not a protected picture: say why, the most frequent reasons first."""
-    reasons = Counter(record.reason for cell in found for record in cell.records if record.status == "failed")
+    attacks = [cell for cell in found if cell.control != "lineup"]  # whose failures are among the reasons of a verdict
+    reasons = Counter(record.reason for cell in attacks for record in cell.records if record.status == "failed")
     for reason, count in reasons.most_common(MOST_REASONS):
         yield f"{count} trials failed: {''.join(c if c.isprintable() else ' ' for c in reason)}"
     if len(reasons) > MOST_REASONS:
@@ -82,10 +84,13 @@ def judgments(verdict: Verdict) -> Iterator[str]:
     """Each defense with its word and why; the positive control, which they all rest on."""
     control = verdict.positive
     yield f"positive control: {control.message if control else 'none in this run'}"
+    for check in verdict.each_positive if len(verdict.each_positive) > 1 else ():
+        yield f"positive control of {check.attack}: {'passed' if check.passed else 'failed'}, {check.message}"
     for finding in verdict.findings:
         tally = finding.tally
-        where = f" ({tally.scenario})" if tally.role == "variation" else ""
+        where = f" ({tally.scenario})" if tally.is_aside else ""
         yield f"{tally.defense}{where}: {finding.verdict}. {' '.join(finding.reasons)}"
+    yield from describe_corridors(verdict)
     yield f"verdict: {verdict.word}, under {verdict.under}"
     if verdict.flags:
         yield f"flags: {', '.join(verdict.flags)}"
