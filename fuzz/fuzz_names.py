@@ -12,8 +12,10 @@ from typing import Any
 
 from driver import main, must
 
+from gradveil.audit.plan import attack_seed
 from gradveil.audit.results import read_run
 from gradveil.core import toml
+from gradveil.core.seeds import Seed
 from gradveil.experiment.journal import encode
 from gradveil.experiment.record import Record
 from gradveil.report.build import render
@@ -105,7 +107,7 @@ def records(rng: random.Random, names: Sequence[str]) -> list[Record]:
                     attacker="unaware",
                     client=names[number],
                     example=0,
-                    seed=1,
+                    seed=attack_seed(Seed(0), scenario, defense, attack).at(names[number]).number(),
                     seconds=1.0,
                     backend=pick(),
                     scores={} if failed else {"psnr": rng.uniform(5, 40), "ssim": 0.5, metric: 1.0},

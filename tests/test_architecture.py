@@ -18,6 +18,7 @@ core
 data models transforms
 metrics defenses
 generators dp wire
+lineup
 engine
 attacks
 experiment
@@ -27,8 +28,9 @@ capture
 config
 inspection
 train
-search protect
+search protect calibrate
 tradeoff
+recommend
 flower
 bench
 cli

@@ -20,7 +20,20 @@ from gradveil.experiment import journal
 from gradveil.metrics import METRICS
 from gradveil.models import MODELS
 
-TINY = ["--data", "digits", "--model", "mlp", "--images", "2", "--attack", "linear", "--metric", "psnr"]
+TINY = [
+    "--data",
+    "digits",
+    "--model",
+    "mlp",
+    "--images",
+    "2",
+    "--attack",
+    "linear",
+    "--metric",
+    "psnr",
+    "--lineup",
+    "off",
+]
 
 
 @pytest.fixture(autouse=True)
@@ -94,7 +107,9 @@ def test_an_audit_from_options_to_report(tmp_path: Path, capsys: pytest.CaptureF
     lines = out.splitlines()
     assert lines[0].split()[:2] == ["defense", "attack"]
     assert [line.split()[0] for line in lines[1:4]] == ["none", "prune", "prune"]
-    assert lines[4] == "positive control: without a defense these attacks recover 2 of 2 pictures"
+    assert lines[4].startswith(
+        "positive control: without a defense these attacks recover 2 of 2 pictures, and these are"
+    )
     assert lines[5].startswith("none: leaks. 2 of 2 pictures leaked")
     assert lines[7].startswith(
         "verdict: leaks, under linear (closed form, no search); an honest-but-curious server; labels known"
@@ -124,12 +139,13 @@ def test_json_is_all_there_is_on_stdout(tmp_path: Path, capsys: pytest.CaptureFi
 
 
 def test_what_failed_is_told_with_its_reason(capsys: pytest.CaptureFixture[str]) -> None:
-    lenet = ["--data", "digits", "--model", "lenet", "--images", "2", "--attack", "linear", "--metric", "psnr"]
+    lenet = [*TINY, "--model", "lenet"]
     assert code("audit", *lenet, "--defense", "none", "--out", "run") == 0  # a convolution comes first: nothing to read
     lines = capsys.readouterr().out.splitlines()
     assert lines[1].split()[3:6] == ["2", "2", "0"]
     assert lines[2].startswith("4 trials failed: NotApplicableError: ")  # its control among them
-    assert lines[4].startswith("none: inconclusive. The positive control failed")
+    assert lines[4].startswith("none: inconclusive. 2 of 2 trials failed")
+    assert "linear is no evidence: without a defense linear recovers 0 of 2 pictures" in lines[4]
 
 
 def test_quiet_is_quiet_and_the_folder_has_a_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

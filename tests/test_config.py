@@ -9,15 +9,19 @@ import torch
 from torch import nn
 
 from gradveil.attacks import ATTACKS
+from gradveil.attacks.autoattack import STAGES
 from gradveil.audit.split import split_dataset
 from gradveil.config import AuditConfig, Choice, ScenarioConfig, build, dumps, from_tables, load
 from gradveil.config.effort import EFFORTS, apply_effort
 from gradveil.config.resolve import resolve
+from gradveil.config.schema import DEFAULT_METRICS
 from gradveil.core import toml
 from gradveil.core.choice import parse_choices
 from gradveil.core.errors import ConfigError
 from gradveil.core.hashes import hash_model
+from gradveil.core.seeds import Seed
 from gradveil.data import Dataset
+from gradveil.data.draw import draw_rows
 
 FULL = """
 seed = 3
@@ -85,9 +89,10 @@ def test_the_default_is_what_the_command_promises() -> None:
     assert (config.scenario.data, config.scenario.model, config.scenario.images) == ("photos", "lenet", 8)
     assert set(config.defense) == {"none", "gaussian", "prune"}
     assert set(config.attack) == {"autoattack"}
-    assert list(resolve(config).attack) == ["linear", "dlg", "invertgrad", "gradinversion"]
+    assert list(resolve(config).attack) == list(STAGES)
+    assert list(STAGES) == ["linear", "april", "cocktail-party", "spear", "dlg", "invertgrad", "gradinversion"]
     assert resolve(config).sequence
-    assert config.metrics == ("psnr", "ssim", "retrieval", "retrieval-top5")
+    assert config.metrics == DEFAULT_METRICS
 
 
 WRONG = {
@@ -216,9 +221,36 @@ def test_victims_gallery_and_public_share_no_picture(count: int, clients: int, b
     victims = parts.victims.images.flatten(0, 1)[:, 0, 0, 0].tolist()
     gallery = [] if parts.gallery is None else parts.gallery[:, 0, 0, 0].tolist()
     public = [] if parts.public is None else parts.public.images[:, 0, 0, 0].tolist()
-    assert victims == dataset(count).images[: clients * batch, 0, 0, 0].tolist()
+    assert victims == dataset(count).images[list(parts.rows), 0, 0, 0].tolist()
     assert len({*victims, *gallery, *public}) == len(victims) + len(gallery) + len(public)
     assert (len(gallery), len(public)) == {6: (0, 0), 7: (1, 0), 100: (71, 17), 3000: (1000, 256)}[count]
+
+
+def test_victims_are_a_random_sample_by_the_seed() -> None:
+    """Every row is a victim of about as many seeds, and no seed takes what another does."""
+    drawn = [split_dataset(dataset(60), 6, 1, seed=seed).rows for seed in range(400)]
+    counts = torch.bincount(torch.tensor(drawn).flatten(), minlength=60)  # 40 expected, standard deviation 6
+    assert len(set(drawn)) == 400
+    assert counts.min() > 15
+    assert counts.max() < 65
+
+
+def test_the_sample_is_what_it_was() -> None:
+    """On every machine and in every version: a run that goes on elsewhere attacks the same pictures."""
+    assert draw_rows(1304, Seed(0))[:8] == [483, 764, 413, 1076, 209, 860, 1281, 660]
+    assert draw_rows(360, Seed(7))[:4] == [57, 327, 331, 328]
+
+
+def test_more_pictures_are_the_same_and_others() -> None:
+    few, many = split_dataset(dataset(50), 4, 1, seed=3), split_dataset(dataset(50), 8, 2, seed=3)
+    assert many.rows[:4] == few.rows
+
+
+def test_the_first_pictures_are_the_victims_where_a_person_chose_them() -> None:
+    parts = split_dataset(dataset(50), 4, 2, draw="first")
+    assert parts.rows == tuple(range(8))
+    assert parts.gallery is not None
+    assert torch.equal(parts.gallery, dataset(50).images[8 : 8 + len(parts.gallery)])
 
 
 def test_too_few_pictures_are_counted() -> None:
@@ -238,7 +270,7 @@ def test_a_config_becomes_the_audit_it_describes() -> None:
     assert audit.scenario.private.images.shape[:2] == (2, 3)
     assert (training.steps, training.rate, training.batch_size, training.momentum) == (2, 0.1, None, 0.9)
     assert (threat.knows_labels, threat.may_plant) == (False, True)
-    assert [m.name for m in audit.metrics] == ["psnr", "ssim", "retrieval", "retrieval-top5"]
+    assert [m.name for m in audit.metrics] == list(DEFAULT_METRICS)
     complete = replace(config, scenario=replace(config.scenario, loss="cross-entropy"))  # which was left to the data
     assert from_tables(audit.settings) == resolve(complete)
 
@@ -247,6 +279,16 @@ def test_the_model_seed_makes_the_model() -> None:
     one, same, other = (next(build(small(model_seed=seed)).scenario.model.parameters()) for seed in (1, 1, 2))
     assert torch.equal(one, same)
     assert not torch.equal(one, other)
+
+
+def test_another_seed_of_the_attacks_draws_anew_on_the_same_pictures() -> None:
+    config = replace(small(), also={"attack_seed": (1, 2)})
+    audit, alone = build(config), build(small(attack_seed=1)).scenario
+    scenarios = [audit.scenario, *audit.also, alone]
+    assert len({scenario.name for scenario in scenarios}) == 4  # by which random numbers are drawn
+    for scenario in scenarios[1:]:
+        assert torch.equal(scenario.private.images, audit.scenario.private.images)
+        assert hash_model(scenario.model) == hash_model(audit.scenario.model)
 
 
 def test_a_model_of_the_users_own(tmp_path: Path) -> None:
@@ -330,7 +372,8 @@ def test_a_quick_budget_leaves_the_convergence_check_out() -> None:
 
 def test_autoattack_is_the_sequence_of_its_stages_and_leaves_what_was_chosen_alone() -> None:
     config = from_tables({"attack": {"autoattack": {"steps": 7}, "dlg": {"steps": 3}}})
-    assert list(config.attack) == ["linear", "autoattack.dlg", "invertgrad", "gradinversion", "dlg"]
+    stages = ["autoattack.dlg" if stage == "dlg" else stage for stage in STAGES]
+    assert list(config.attack) == [*stages, "dlg"]
     assert config.attack["autoattack.dlg"].options["steps"] == config.attack["invertgrad"].options["steps"] == 7
     assert config.attack["dlg"].options["steps"] == 3
     assert resolve(config) == config

@@ -18,6 +18,7 @@ from scenes import (
     CLASSES,
     MEAN,
     NO_DEFENSE,
+    SHAPE,
     STD,
     Onlooker,
     as_float32,
@@ -57,6 +58,7 @@ from gradveil.metrics.psnr import peak_signal_to_noise
 from gradveil.models import MODELS
 from gradveil.models.normalize import Normalize
 from gradveil.models.start import weights_from
+from gradveil.models.vit import vit
 
 DOUBLE = Compute(precision="float64")
 
@@ -73,6 +75,11 @@ MILD_LODA = Loda(extractor="lenet:untrained", layers="all", c=0.1, steps=60, rat
 EITHER_SIDE = Ats(policy="0", library=("shearX2",))
 DRAWN = {"generator": tiny_generator(), "inner": "invertgrad:steps=200,tv=[1e-4,1e-2]", "steps": 150, "restarts": 1}
 BRIEFLY_DRAWN = DRAWN | {"inner": "rog:steps=10,factor=2", "steps": 8, "restarts": 2}
+
+
+def patches() -> nn.Module:
+    """A small transformer over four patches."""
+    return vit(width=12, heads=2, depth=1, classes=CLASSES, shape=SHAPE, seed=4, mean=MEAN, std=STD).double()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,6 +127,9 @@ LISTED = {
     "rogs": AttackRow(easy=DRAWN | {"rate": 0.2, "reach": 100.0}, short=BRIEFLY_DRAWN),
     "rogs-paper": AttackRow(easy=DRAWN, short=BRIEFLY_DRAWN),
     "linear": AttackRow(model=perceptron),
+    "april": AttackRow(model=patches),
+    "spear": AttackRow(model=perceptron),
+    "cocktail-party": AttackRow(model=perceptron),
     "decode-known": AttackRow(easy={"steps": 50}, short={"steps": 8}, defense=Mixup(k=1)),
     "decode-carlini": AttackRow(
         easy={"steps": 80, "joint": False},

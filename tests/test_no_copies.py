@@ -6,7 +6,7 @@ from itertools import combinations
 from pathlib import Path
 
 SOURCES = Path(__file__).resolve().parents[1] / "src/gradveil"
-ROOMS = ("audit", "search", "tradeoff", "train", "protect")
+ROOMS = ("audit", "search", "tradeoff", "train", "protect", "calibrate", "recommend")
 LENGTH = 6  # lines with code on them
 
 

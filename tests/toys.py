@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.audit.audit import Audit
+from gradveil.audit.lineup_plan import Size
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -88,6 +89,7 @@ def audit(
     examples: int = 1,
     seed: int = 0,
     controls: bool = False,
+    lineup: Size = 0,
     **changes,
 ) -> Audit:
     gallery = pictures(10, 1)
@@ -97,6 +99,8 @@ def audit(
         attacks=attacks,
         metrics=(METRICS["psnr"](), METRICS["retrieval"](gallery=gallery)),
         gallery=gallery,
+        gallery_labels=torch.eye(CLASSES)[torch.arange(len(gallery)) % CLASSES],
         seed=seed,
         controls=controls,
+        lineup=lineup,
     )

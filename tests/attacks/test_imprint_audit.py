@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gradveil.attacks.autoattack import STAGES
 from gradveil.audit.audit import run_audit
 from gradveil.audit.results import read_run
 from gradveil.config import build, from_tables
@@ -14,12 +15,12 @@ from gradveil.core.errors import ConfigError
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.report.conclude import conclude
 
-PASSIVE = ["linear", "dlg", "invertgrad", "gradinversion"]
+PASSIVE = list(STAGES)
 
 
 def tables(attack: dict[str, Any], **scenario: Any) -> dict[str, Any]:
     own = {"attacker": "malicious", "data": "digits", "images": 4, "batch_size": 4, **scenario}
-    return {"scenario": own, "defense": {"none": {}, "gaussian": {"scale": 1e-2}}, "attack": attack}
+    return {"lineup": 0, "scenario": own, "defense": {"none": {}, "gaussian": {"scale": 1e-2}}, "attack": attack}
 
 
 def test_a_curious_server_does_not_plant() -> None:

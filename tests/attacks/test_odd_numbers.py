@@ -29,9 +29,11 @@ from gradveil.models.start import weights_from
 
 PLANTING = {name for name in ATTACKS if "malicious" in ATTACKS[name]().requires}
 VARIANTS = ("-ats", "-code", "-paper")  # of a method that has a row of its own: slow where a whole search is needed
-each_attack = pytest.mark.parametrize("name", ATTACKS)
+OF_OTHER_MODELS = {"april", "spear", "cocktail-party"}  # closed forms that this perceptron gives nothing to work on
+HERE = [name for name in ATTACKS if name not in OF_OTHER_MODELS]
+each_attack = pytest.mark.parametrize("name", HERE)
 each_method = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name.endswith(VARIANTS) else ()) for name in ATTACKS]
+    "name", [pytest.param(name, marks=pytest.mark.slow if name.endswith(VARIANTS) else ()) for name in HERE]
 )
 
 
@@ -82,6 +84,7 @@ def records_of(
         metrics=(METRICS["psnr"](),),
         gallery=drawn(6, *shape, seed=3).float(),
         controls=False,
+        lineup=0,
     )
     run_audit(audit, folder, Compute())
     attacker = "adaptive" if must_know else "unaware"

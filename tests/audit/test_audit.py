@@ -213,7 +213,7 @@ def test_all_that_a_run_writes_is_private(tmp_path: Path) -> None:
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
     assert stat.S_IMODE((tmp_path / "deep").stat().st_mode) == 0o700
     assert {p.name for p in (tmp_path / "deep/run").iterdir()} == {
-        "config.toml", "provenance.json", "journal.jsonl", "images",
+        "config.toml", "provenance.json", "journal.jsonl", "images", "seal.json.part",
     }  # fmt: skip
 
 

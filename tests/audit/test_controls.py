@@ -13,7 +13,7 @@ from toys import CLASSES, Noise, audit, pictures, scenario
 
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.invertgrad import invertgrad
-from gradveil.attacks.linear import linear
+from gradveil.attacks.linear import FirstLinear, linear
 from gradveil.audit.audit import run_audit
 from gradveil.audit.controls import blind
 from gradveil.audit.results import read_run
@@ -43,11 +43,21 @@ def kinds(folder: Path) -> Counter:
     return Counter((r.attack, r.control) for r in journal.read(folder / "journal.jsonl"))
 
 
-def test_an_attack_that_works_passes_its_control_and_noise_stops_it(tmp_path: Path) -> None:
-    verdict = verdict_of(tmp_path / "run", attacks={"linear": linear()}, defenses=MUCH_NOISE, clients=20)
+class Informed(FirstLinear):
+    """As it is, and said to take account of a known defense."""
+
+    @property
+    def uses(self):
+        return frozenset({"surrogate"})
+
+
+@pytest.mark.parametrize(("attack", "word"), [(Informed(), "no leak found"), (linear(), "inconclusive")])
+def test_an_attack_that_works_passes_its_control_and_noise_stops_it(tmp_path: Path, attack, word: str) -> None:
+    """One that takes no account of a defense is no test of it."""
+    verdict = verdict_of(tmp_path / "run", attacks={"linear": attack}, defenses=MUCH_NOISE, clients=20)
     assert verdict.positive is not None
     assert (verdict.positive.hits, verdict.positive.passed) == (20, True)
-    assert {f.tally.defense: f.verdict for f in verdict.findings} == {"none": "leaks", "gaussian": "no leak found"}
+    assert {f.tally.defense: f.verdict for f in verdict.findings} == {"none": "leaks", "gaussian": word}
     assert all(check is not None and check.passed for check in (verdict.prior, verdict.another))
 
 
@@ -122,10 +132,11 @@ def test_an_attack_that_only_returns_its_prior_shows_no_excess_leakage(tmp_path:
 
 
 def test_an_attack_that_is_broken_on_purpose_is_inconclusive(tmp_path: Path, capsys: pytest.CaptureFixture) -> None:
-    options = "--images 3 --attack invertgrad:rate=0,steps=20 --defense gaussian:scale=10 --strict --json"
+    options = "--images 3 --attack invertgrad:rate=0,steps=20 --defense gaussian:scale=10 --lineup off --strict --json"
     with pytest.raises(SystemExit) as left:
         main(["audit", *options.split(), "--quiet", "--out", str(tmp_path / "run")])
-    assert left.value.code == 3
+    assert left.value.code == 1
+    assert "failed: gaussian: inconclusive. " in capsys.readouterr().err
     content = json.loads((tmp_path / "run/verdict.json").read_text())
     assert content["verdict"] == "inconclusive"
     assert content["controls"]["positive"]["passed"] is False

@@ -27,7 +27,9 @@ DIGITS = ScenarioConfig(data="digits", data_options={"limit": 60}, images=2)
 
 
 def config(**changes: Any) -> AuditConfig:
-    return AuditConfig(**{"scenario": DIGITS, "attack": {"dlg": Choice(name="dlg")}, "budget": "quick", **changes})
+    return AuditConfig(
+        **{"scenario": DIGITS, "attack": {"dlg": Choice(name="dlg")}, "budget": "quick", "lineup": 0, **changes}
+    )
 
 
 def test_options_of_a_metric_are_written_beside_its_name_and_kept() -> None:

@@ -43,7 +43,9 @@ def audit(*metrics: str) -> Audit:
     scenario = ScenarioConfig(model="mlp", data="digits", images=4, labels="known")
     defenses = {"none": Choice(name="none"), "gaussian": Choice(name="gaussian", options={"scale": 0.05})}
     attacks = {"dlg": Choice(name="dlg", options={"steps": 20})}
-    return build(AuditConfig(scenario=scenario, defense=defenses, attack=attacks, metrics=metrics, convergence=False))
+    return build(
+        AuditConfig(scenario=scenario, defense=defenses, attack=attacks, metrics=metrics, convergence=False, lineup=0)
+    )
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -34,6 +35,7 @@ TABLES = {
     "seed": 3,
     "metrics": ["psnr", "retrieval"],
     "convergence": False,
+    "lineup": 20,
     "scenario": {"data": "digits", "model": "mlp", "images": 3, "batch_size": 2, "attacker": "curious"},
     "defense": {"none": {}, "gaussian": {"scale": 0.01}, "prune": {"ratio": 0.5}},
     "attack": {"linear": {}, "dlg": {"steps": 8, "restarts": 1}},
@@ -77,13 +79,22 @@ def one_of_each(folder: Path) -> list[Record]:
 def test_a_trial_of_every_cell_and_control_comes_out_identical_and_nothing_is_written(folder: Path) -> None:
     before = tree(folder)
     chosen = one_of_each(folder)
-    assert {"", "prior", "random", "another"} == {record.control for record in chosen}
+    assert {"", "prior", "random", "another", "lineup"} == {record.control for record in chosen}
     assert {"unaware", "adaptive"} == {record.attacker for record in chosen}
     for record in chosen:
         compared = reproduce(folder, record.key)
         assert (compared.summary, compared.identical, compared.agrees) == ("identical", True, True)
-        assert compared.same_pictures is (None if record.control == "another" else True)
+        assert compared.same_pictures is (None if record.control in ("another", "lineup") else True)
     assert tree(folder) == before
+
+
+def test_a_line_up_that_was_changed_is_named(folder: Path, tmp_path: Path) -> None:
+    copied = Path(shutil.copytree(folder, tmp_path / "run"))
+    stored = next(record for record in records(copied) if record.control == "lineup")
+    rewrite(copied, replace(stored, ranks={**stored.ranks, "rank": [2, *stored.ranks["rank"][1:]]}))
+    compared = reproduce(copied, stored.key)
+    assert not compared.agrees
+    assert compared.summary == "ranks of the line-up: rank"
 
 
 @pytest.mark.more
@@ -145,8 +156,8 @@ def test_a_run_without_its_pictures_is_compared_by_its_scores(copy: Path) -> Non
 
 
 def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: Path) -> None:
-    tables = {**TABLES, "scenario": {**TABLES["scenario"], "model": "lenet"}, "attack": {"linear": {}}}
-    run_audit(build(from_tables(tables)), tmp_path / "fails")
+    changes = {"scenario": {**TABLES["scenario"], "model": "lenet"}, "attack": {"linear": {}}, "lineup": 0}
+    run_audit(build(from_tables({**TABLES, **changes})), tmp_path / "fails")
     record = records(tmp_path / "fails")[0]
     assert record.status == "failed"
     assert reproduce(tmp_path / "fails", record.key).summary == "identical"
@@ -160,7 +171,7 @@ def test_a_failed_trial_is_compared_by_status_and_reason(tmp_path: Path, copy: P
 
 
 def test_an_unknown_trial_is_answered_with_a_few_near_ones(folder: Path) -> None:
-    wrong = records(folder)[0].key.replace("linear", "linaer")
+    wrong = next(r for r in records(folder) if r.attack == "linear").key.replace("linear", "linaer")
     with pytest.raises(ConfigError, match=r"trial: unknown name .*did you mean 'digits-mlp-b2/") as printed:
         reproduce(folder, wrong)
     assert str(printed.value).count("digits-mlp-b2/") <= 5

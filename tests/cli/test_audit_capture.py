@@ -46,13 +46,17 @@ def test_an_undefended_picture_leaks(undefended: Capture) -> None:
     assert run("audit", "--capture", "c.safetensors", *PICTURES, *QUICK, "--out", "run") == 0
     found = verdict("run")
     assert found["verdict"] == "leaks"
-    assert found["controls"]["positive"]["passed"]
+    positive = found["controls"]["positive"]
+    assert positive["hits"] == positive["attempted"]
     report = found["provenance"]["capture"]
     assert report["replay"]["client-0"].startswith("reproduced, relative error")
     records = journal.read(Path("run/journal.jsonl"))
     own = next(r for r in records if not r.control and r.scenario == "c-b1")
     assert reproduce("run", own.key).identical
     assert "Captured round" in Path("run/report.html").read_text()
+    held = [r for r in records if r.control == "lineup"]
+    assert {r.scenario for r in held} == {"c-b1"}
+    assert all(r.status == "ok" and r.ranks["rank"] == [1] and not r.flags for r in held), "one trial for each picture"
 
 
 def test_the_tensors_of_a_capture_are_read_once(undefended: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,11 +38,13 @@ def test_told_before_and_after_and_kept_in_the_folder(tmp_path: Path, capsys: py
     assert printed.err.index("privacy: ") < printed.err.index("round 1 of 1")
     sampled = epsilon(noise=0.2, sampling_rate=8 / 12, rounds=2, delta=1e-4)
     assert f"epsilon = {sampled.value:.4g} by RDP" in before
-    assert "vacuous" in before
+    assert "% identified among 1,001" in before
     kept = json.loads((out / "provenance.json").read_text())["privacy"]
     assert kept["said"] == before
     assert kept["sampled"]["rdp"] == sampled.value
     assert kept["sampled"]["steps"] == 2
+    assert kept["sampled"]["candidates"] == 1001
+    assert "vacuous" not in kept["sampled"]
     assert kept["dealt"]["rdp"] == epsilon(noise=0.2, sampling_rate=1.0, rounds=1, delta=1e-4).value
 
 

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 
 from gradveil import data
+from gradveil.audit.split import split_dataset
 from gradveil.cli import main
 from gradveil.core.errors import ConfigError
 from gradveil.generators import learn_autoencoder
@@ -54,11 +55,22 @@ def test_an_autoencoder_that_never_saw_the_skipped(capsys: pytest.CaptureFixture
     assert " dB, SSIM " in said.out
     network = load_autoencoder("network.safetensors")
     assert (network.latent, network.size) == ((8, 4, 4), (3, 16, 16))
-    victims = data.load("pictures", size=16).images
-    check_not_trained_on("network.safetensors", victims[:4])
-    with pytest.raises(ConfigError, match=r"of the 24 pictures that are attacked"):
-        check_not_trained_on("network.safetensors", victims)
+    pictures = data.load("pictures", size=16)
+    check_not_trained_on("network.safetensors", split_dataset(pictures, 4, 1).victims.images)
+    for other in ({"seed": 1}, {"draw": "first"}):
+        with pytest.raises(ConfigError, match=r"of the 4 pictures that are attacked"):
+            check_not_trained_on("network.safetensors", split_dataset(pictures, 4, 1, **other).victims.images)
     assert Path("network.safetensors").stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize(
+    ("how", "split"),
+    [(("--audit-seed", "1"), {"seed": 1}), (("--audit-draw", "first"), {"draw": "first"})],
+)
+def test_the_victims_of_another_audit_are_skipped(how: tuple[str, ...], split: dict) -> None:
+    assert train("autoencoder", "--latent", "128", "--skip", "4", *how) == 0
+    victims = split_dataset(data.load("pictures", size=16), 4, 1, **split).victims.images
+    check_not_trained_on("network.safetensors", victims)
 
 
 def test_an_enhancer_of_several_data_sets(capsys: pytest.CaptureFixture[str]) -> None:

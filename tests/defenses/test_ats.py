@@ -307,7 +307,7 @@ def test_an_audit_of_a_found_policy(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     found(tmp_path)
-    tiny = ("--data", "digits", "--model", "mlp", "--images", "2", "--attack", "linear", "--quiet")
+    tiny = ("--data", "digits", "--model", "mlp", "--images", "2", "--attack", "linear", "--quiet", "--lineup", "off")
     audit = ("audit", *tiny, "--defense", "none", "--defense", "ats:policy.json", "--out", "run")
     assert code(*audit) == 0
     text = Path("run/config.toml").read_text()

@@ -127,7 +127,9 @@ def test_a_layer_that_is_not_there_names_the_nearest() -> None:
 
 def test_an_audit_says_so_before_it_writes(tmp_path: Path) -> None:
     defenses = {"soteria": Choice(name="soteria", options={"layer": "fcc"})}
-    config = AuditConfig(scenario=ScenarioConfig(images=2, data_options={"size": 16, "count": 60}), defense=defenses)
+    config = AuditConfig(
+        scenario=ScenarioConfig(images=2, data_options={"size": 16, "count": 60}), defense=defenses, lineup=0
+    )
     with pytest.raises(ConfigError, match="did you mean 'fc'"):
         run_audit(build(config), tmp_path / "run")
     assert not (tmp_path / "run").exists()

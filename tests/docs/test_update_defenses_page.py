@@ -12,6 +12,8 @@ from blocks import ROOT, blocks, execute
 from gradveil.core.check import options_of
 from gradveil.core.seeds import Seed
 from gradveil.defenses import DEFENSES, parse_defense
+from gradveil.defenses.clip import Clip
+from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.defenses.stack import Stack
 from gradveil.defenses.topk import TopK
@@ -29,12 +31,12 @@ def test_the_code_runs() -> None:
 
 
 def test_the_command_gives_a_stack_in_its_order() -> None:
-    ((_, *options),) = (command for block in blocks(PAGE) for command in block.commands)
-    (text,) = (option for option in options if option.startswith("stack:"))
-    assert parse_defense(text) == Stack((TopK(sparsity=0.9), Qsgd(bits=3)))
+    commands = [command for block in blocks(PAGE) for command in block.commands]
+    stacks = [parse_defense(text) for command in commands for text in command if text.startswith("stack:")]
+    assert stacks == [Stack((Clip(clip=1.0), Gaussian(scale=0.5))), Stack((TopK(sparsity=0.9), Qsgd(bits=3)))]
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplacian", "prune", "topk", "sign", "uniform", "qsgd"])
+@pytest.mark.parametrize("name", ["gaussian", "laplacian", "clip", "prune", "topk", "sign", "uniform", "qsgd"])
 def test_every_defense_has_a_section_and_its_options_are_named(name: str) -> None:
     assert re.search(rf"^## .*\b{name}\b", TEXT, re.MULTILINE)
     assert all(f"`{option}" in TEXT for option in options_of(DEFENSES[name]))

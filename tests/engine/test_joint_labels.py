@@ -10,7 +10,8 @@ from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_
 
 from gradveil.attacks.dlg import dlg, dlg_joint
 from gradveil.audit.plan import Cell
-from gradveil.audit.trial import Judge, labels_right, run_cell
+from gradveil.audit.score import Judge, labels_right
+from gradveil.audit.trial import run_cell
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense

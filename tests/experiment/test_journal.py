@@ -116,3 +116,51 @@ def test_records_that_end_together_wait_for_the_disk_once(path: Path, monkeypatc
         assert file.records == [*RECORDS, *more]
     assert synced == [path.stat().st_size]
     assert journal.read(path) == [*RECORDS, *more]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"example": "0"}, "example: another type"),
+        ({"seed": True}, "seed: another type"),
+        ({"loss": "low"}, "loss: another type"),
+        ({"status": 1}, "status: another type"),
+        ({"flags": (1,)}, "flags or notes: another type"),
+        ({"scores": {"psnr": "high"}}, "not numbers"),
+        ({"scores": {"psnr": True}}, "not numbers"),
+    ],
+)
+def test_a_right_checksum_over_wrong_types_is_refused(changes: dict, expected: str, tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    path.write_bytes(journal.encode(record(0, **changes)) + journal.encode(record(1)))
+    with pytest.raises(journal.JournalError, match=expected):
+        journal.read(path)
+
+
+def test_a_line_that_holds_no_record_is_refused() -> None:
+    body = b'[1,"crc":'
+    with pytest.raises(ValueError, match="checksum"):
+        journal.decode(body + b"0}")
+    with pytest.raises(ValueError, match="checksum"):
+        journal.decode(b'{"a":1}')
+
+
+def test_a_pipe_is_no_journal(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "journal.jsonl")
+    with pytest.raises(journal.JournalError, match="not a file"):
+        journal.read(tmp_path / "journal.jsonl")
+
+
+def test_a_forked_child_does_not_hold_the_lock(path: Path) -> None:
+    with Journal(path) as one:
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if one.file.closed else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert not one.file.closed
+
+
+def test_what_a_fork_inherits_is_closed_there(path: Path) -> None:
+    with Journal(path) as one:
+        journal._leave_to_parent()
+        assert one.file.closed

@@ -29,7 +29,21 @@ from gradveil.experiment.seal import find_changes
 
 INTERRUPTED = 130
 SEARCH = (
-    *("audit", "--data", "digits", "--model", "mlp", "--images", "4", "--metric", "psnr", "--device", "cpu"),
+    *(
+        "audit",
+        "--data",
+        "digits",
+        "--model",
+        "mlp",
+        "--images",
+        "4",
+        "--metric",
+        "psnr",
+        "--device",
+        "cpu",
+        "--lineup",
+        "off",
+    ),
     *("--attack", "invertgrad:steps=120,restarts=1", "--attack", "dlg:steps=12,restarts=1"),
     *("--defense", "none", "--defense", "gaussian", "--defense", "laplacian", "--no-convergence", "--out"),
 )

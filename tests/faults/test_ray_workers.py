@@ -72,8 +72,9 @@ def notes(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_a_worker_that_is_killed_is_tried_again_and_nothing_shows(cluster: Any, tmp_path: Path, notes: Path) -> None:
-    run_audit(audit({"a": Noise()}, PLAIN, clients=8), tmp_path / "sound", Pairs())
-    run_audit(audit({"a": Deadly(notes=notes, times=1)}, PLAIN, clients=8), tmp_path / "run", Pairs(ray="local"))
+    held = {"clients": 8, "lineup": "auto"}
+    run_audit(audit({"a": Noise()}, PLAIN, **held), tmp_path / "sound", Pairs())
+    run_audit(audit({"a": Deadly(notes=notes, times=1)}, PLAIN, **held), tmp_path / "run", Pairs(ray="local"))
     assert table(tmp_path / "run") == table(tmp_path / "sound")
     assert len(list(notes.iterdir())) == 2
 
@@ -105,7 +106,20 @@ def test_the_command_with_a_model_of_the_users_own(
     """Its class is in a file that no worker can import."""
     monkeypatch.chdir(tmp_path)
     Path("mine.py").write_text(MODEL)
-    common = ["audit", "--model", "mine.py:build", "--attack", "linear", "--images", "3", "--device", "cpu", "--quiet"]
+    common = [
+        "audit",
+        "--model",
+        "mine.py:build",
+        "--attack",
+        "linear",
+        "--images",
+        "3",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--lineup",
+        "20",
+    ]
     for how in (["--ray", "local"], ["--workers", "1"]):
         with pytest.raises(SystemExit, match=r"^0$"):
             main([*common, *how, "--out", how[0]])

@@ -27,7 +27,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 
 LOCKED = 4
-COMMAND = ("audit", "--data", "digits", "--model", "mlp", "--attack", "linear", "--quiet", "--out")
+COMMAND = ("audit", "--data", "digits", "--model", "mlp", "--attack", "linear", "--lineup", "off", "--quiet", "--out")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -33,7 +34,7 @@ from gradveil.experiment.parallel import processes as workers
 from gradveil.metrics import METRICS
 
 PLAIN = {"none": Defense()}
-LIMIT = 3.0  # seconds: the others need milliseconds, and the machine may be busy
+LIMIT = 3.0  # seconds, on a clock that stands still until all others are done: the machine may be busy
 
 
 class Pairs(Compute):
@@ -116,8 +117,19 @@ def test_a_worker_that_dies_in_the_middle_of_its_answer(tmp_path: Path, monkeypa
     assert {r.reason for r in records(tmp_path / "run")} == {"its process died 3 times, the last time by signal 9"}
 
 
-def test_a_worker_that_hangs_is_ended_at_the_limit(tmp_path: Path, sound: str) -> None:
+def stop_clock(patch: pytest.MonkeyPatch, folder: Path, others: int) -> None:
+    """No second passes before so many trials are there; then the limit is over at once."""
+
+    def clock() -> float:
+        there = records(folder) if folder.exists() else []
+        return 10 * LIMIT if len(there) >= others else 0.0
+
+    patch.setattr(workers, "time", SimpleNamespace(monotonic=clock))
+
+
+def test_a_worker_that_hangs_is_ended_at_the_limit(tmp_path: Path, sound: str, monkeypatch: pytest.MonkeyPatch) -> None:
     sick = Sick(happens=partial(time.sleep, FOREVER))
+    stop_clock(monkeypatch, tmp_path / "run", 6)
     run_audit(audit({"a": sick}, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     failed = [r for r in records(tmp_path / "run") if r.status == "failed"]
     assert {r.client for r in failed} == {"c0002", "c0003"}
@@ -135,7 +147,7 @@ def raise_memory_error() -> None:
 
 
 @pytest.mark.more
-def test_all_at_once(tmp_path: Path, notes: Path) -> None:
+def test_all_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four attacks in one run, each sick in its way: every trial is there, and only the sick ones failed."""
     attacks = {
         "dies": Sick(happens=die),
@@ -143,6 +155,7 @@ def test_all_at_once(tmp_path: Path, notes: Path) -> None:
         "needs-memory": Sick(happens=raise_memory_error),
         "nan": Noise(loss=lambda name: float("nan") if name == "c0002" else 1.0),
     }
+    stop_clock(monkeypatch, tmp_path / "run", 4 * 8 - 2)
     run_audit(audit(attacks, PLAIN, clients=8), tmp_path / "run", Pairs(workers=2, limit=LIMIT))
     found = records(tmp_path / "run")
     assert len(found) == 4 * 8

@@ -17,11 +17,15 @@ from gradveil import (
     MODELS,
     AuditConfig,
     Batch,
+    CalibrationOutcome,
+    CalibrationSettings,
     Capture,
+    Certificate,
     Choice,
     Compute,
     Defense,
     Federation,
+    RecommendSettings,
     ScenarioConfig,
     SearchOutcome,
     SearchSettings,
@@ -65,6 +69,12 @@ def program() -> None:
     defense: Defense = DEFENSES["gaussian"](scale=1e-3)
     int(Seed(0).at("client", 3))  # error
 
+    assert_type(gradveil.certificate("dpsgd:noise=0.5", candidates=101, attacks=3), Certificate)
+    print(gradveil.certificate(defense, model=torch.nn.Flatten(), rounds=2).at_most + 0.5)
+    gradveil.certificate(defense, rounds="2")  # error
+    gradveil.certificate(defense, nonsense=3)  # error
+    print(gradveil.certificate(defense).at_mots)  # error
+
     capture = Capture.load("round-3.safetensors")
     assert_type(Capture.simulate(clients=2).save("round-0.safetensors"), Path)
     capture.save(3)  # error
@@ -79,4 +89,8 @@ def program() -> None:
     gradveil.search(SearchSettings(nonsense=3), "runs/search")  # error
     assert_type(gradveil.tradeoff(StudySettings(defenses=("ats",)), "runs/study"), StudyOutcome)
     gradveil.tradeoff("runs/study")  # error
+    assert_type(gradveil.calibrate(CalibrationSettings(defense="gaussian"), "runs/calibrate"), CalibrationOutcome)
+    gradveil.calibrate(CalibrationSettings(named_at_most=0.01), "runs/calibrate")  # error
+    assert_type(gradveil.recommend(RecommendSettings(spare=2.0), "runs/recommend").deploy, str)
+    gradveil.recommend("runs/recommend")  # error
     print(gradveil.no_such_name)  # error

@@ -11,7 +11,7 @@ import gradveil
 from gradveil import AuditConfig, Choice
 from gradveil.core.errors import ConfigError
 
-SMALL = {"model": "mlp", "data": "digits", "images": 4, "attacks": ["linear"], "metrics": ["psnr"]}
+SMALL = {"model": "mlp", "data": "digits", "images": 4, "attacks": ["linear"], "metrics": ["psnr"], "lineup": 0}
 
 
 def test_keywords_give_the_verdict_of_the_folder(tmp_path: Path) -> None:

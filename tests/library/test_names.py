@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import pickle
 import re
 import subprocess
 import sys
@@ -73,3 +74,10 @@ def test_every_argument_of_a_function_has_its_clause(name: str) -> None:
     arguments = inspect.signature(function).parameters
     missing = [argument for argument in arguments if not re.search(rf"^ +{argument}: ", text, re.M)]
     assert not missing
+
+
+@pytest.mark.parametrize("name", ["gradveil", "gradveil.audit"])
+def test_a_package_can_be_sent_to_another_process(name: str) -> None:
+    """Ray pickles what the functions of a user's script refer to."""
+    module = import_module(name)
+    assert pickle.loads(pickle.dumps(module)) is module

@@ -2,15 +2,18 @@
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from plans import plan_of, with_doubled
 from safetensors.numpy import save_file
 
+from gradveil.audit.plan import attack_seed
 from gradveil.audit.results import Run
+from gradveil.core.seeds import Seed
 from gradveil.experiment.journal import encode
 from gradveil.experiment.record import Record
 
@@ -104,7 +107,14 @@ def write_run(folder: Path, clients: int = 8) -> Path:
     original = smooth(rng, clients)
     lines = [line for cell in range(len(CELLS)) for line in cell_lines(folder, rng, original, cell)]
     (folder / "journal.jsonl").write_bytes(b"".join(lines))
+    (folder / "seal.json.part").touch()  # not sealed yet
     return folder
+
+
+def of_run(record: Record, seed: int = 7) -> Record:
+    """With the number that a trial of its names has in a run of this seed."""
+    own = attack_seed(Seed(seed), record.scenario, record.defense, record.attack).at(record.client)
+    return replace(record, seed=own.number())
 
 
 def cell_lines(folder: Path, rng: np.random.Generator, original: np.ndarray, cell: int) -> list[bytes]:
@@ -131,7 +141,7 @@ def cell_lines(folder: Path, rng: np.random.Generator, original: np.ndarray, cel
             control=control,  # type: ignore[arg-type]
             client=client,
             example=example,
-            seed=7,
+            seed=0,
             seconds=1.25,
             backend="vmap",
             scores={} if failed else scores | {"retrieval_fed": float(as_fed > 12)},
@@ -142,7 +152,7 @@ def cell_lines(folder: Path, rng: np.random.Generator, original: np.ndarray, cel
             reason=f"loss of {client} is not finite at step 12, see /home/someone/log" if failed else "",
             images=f"cell-{cell}",
         )
-        lines.append(encode(record))
+        lines.append(encode(of_run(record)))
     return lines
 
 
@@ -161,23 +171,30 @@ def trial(client: str, level: float | None, **fields: Any) -> Record:
         "seconds": 2.0,
         "backend": "loop",
         "blank": 10.0,
+        "explained": {"reconstruction": 0.9, "truth": 1.0},
         "scores": {} if level is None else scores,
     }
     report = plain | fields
-    key = "/".join([report["scenario"], report["defense"], report["attack"], report["attacker"], client])
+    kind = report.get("control") or report["attacker"]
+    place = [report["scenario"], report["defense"], report["attack"], kind, client, str(report["example"])]
+    key = "/".join(place)
     return Record(key=key, client=client, **report)
 
 
 def run_of(*records: Record, **rest: Any) -> Run:
+    """A run that was to do what it has done, unless its plan is given."""
+    rest["provenance"] = {"plan": plan_of(records)} | rest.get("provenance", {})
     return Run(folder=Path("nowhere"), name="r", records=records, **rest)
 
 
-def random_run(seed: int, clients: int = 4) -> Run:
+def random_run(seed: int, clients: int = 6) -> Run:
     """Any outcome: leaks or none, failures, controls or none, one or two regimes, missing trials, missing settings."""
     rng = np.random.default_rng(seed)
     scenes, outcome = dict(_scenes(rng)), Outcome.drawn(rng)
     records = [record for name, about in scenes.items() for record in _trials(rng, name, about, outcome, clients)]
-    provenance: dict[str, Any] = {"scenarios": scenes, "trials": len(records) + int(rng.choice([0, 0, 3]))}
+    records, plan = with_doubled(records), plan_of(records)
+    records = records[: len(records) - (3 if rng.random() < 1 / 3 else 0)]
+    provenance: dict[str, Any] = {"scenarios": scenes, "plan": plan}
     provenance |= {"gallery": int(rng.choice([0, 99, 2000])), "started": "2026-11-16T05:41:00+00:00"}
     config = {"seed": seed, "scenario": SCENE, "attack": {"a": {"name": "dlg", "steps": 5}, "b": {"name": "other"}}}
     return run_of(*records, config=config if rng.random() < 0.8 else {}, provenance=provenance)

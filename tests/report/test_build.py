@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
-from synthetic import AUDITED, HOSTILE, PROVENANCE, SCENE, random_run, run_of, trial, write_run
+from synthetic import AUDITED, HOSTILE, PROVENANCE, SCENE, of_run, random_run, run_of, trial, write_run
 
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run
@@ -70,7 +70,7 @@ def folder(tmp_path: Path) -> Path:
 def change(folder: Path, **fields) -> None:
     """Rewrite the first record of the journal."""
     first, *rest = read(folder / "journal.jsonl")
-    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, [replace(first, **fields), *rest])))
+    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, [of_run(replace(first, **fields)), *rest])))
 
 
 def test_writes_one_private_file_and_returns_it(folder):
@@ -124,12 +124,14 @@ def test_every_finding_has_its_card_with_counts_bound_failures_and_control(folde
     assert len(cards) == len(verdict.findings) == 3
     for card, finding in zip(cards, verdict.findings, strict=True):
         tally, text = finding.tally, words("</style>" + card)
-        assert f"{tally.leaked} of {tally.scored} leaked" in text
-        assert f"{tally.identified} of {tally.scored} identified among 1,000 (random guessing:" in text
-        assert "of such pictures leak to these attacks (95 % confidence)" in text
+        leaks = finding.verdict == "leaks"
+        assert f"{tally.exposed} of {tally.scored} {'exposed' if leaks else 'leaked'}" in text
+        assert f"{tally.identified} of {tally.scored} identified" in text
+        assert "among 1,000 (random guessing:" in text
+        bounded = finding.verdict in ("leaks", "no leak found")
+        assert ("of such pictures leak to these attacks (95 % confidence)" in text) == bounded
         assert f"Failed trials {tally.failed} of {tally.attempted}" in text
         assert finding.verdict in text
-        assert ("Same attacks without a defense" in text) == (not tally.undefended)
 
 
 def test_controls_are_not_among_the_audited_cells(folder):
@@ -141,11 +143,11 @@ def test_controls_are_not_among_the_audited_cells(folder):
 
 def test_records_of_a_control_scenario_belong_to_the_positive_control_alone():
     scenes = {"s": SCENE | {"regime": "deployment", "batch_size": 4}, "easy": SCENE | {"role": "control"}}
-    records = [trial(f"c{i}", 8.0) for i in range(4)] + [trial(f"c{i}", 33.3, scenario="easy", hit=1) for i in range(4)]
+    records = [trial(f"c{i}", 8.0) for i in range(5)] + [trial(f"c{i}", 33.3, scenario="easy", hit=1) for i in range(5)]
     page = render(run_of(*records, provenance={"scenarios": scenes, "gallery": 999}))
     assert "33.3" not in page.split('<section id="checks">')[0].split("</style>")[1]
     assert "33.3" in section(page, "checks")
-    assert "The same attacks recovered 4 of 4 pictures without a defense" in words(page)
+    assert "The same attacks recovered 5 of 5 pictures without a defense" in words(page)
 
 
 def test_it_says_on_which_back_ends_each_attack_ran():
@@ -169,9 +171,10 @@ def test_regimes_are_never_mixed_in_one_table():
 
 
 def test_a_partial_run_says_so_at_the_top():
-    run = run_of(trial("x", 20.0), provenance={"trials": 5})
+    whole = run_of(*(trial(name, 20.0) for name in "vwxyz"))
+    assert "Partial" not in render(whole)
+    run = replace(whole, records=whole.records[:1])
     assert "Partial. 4 of 5 trials are missing" in words(render(run).split('<div class="hero">')[0])
-    assert "Partial" not in render(run_of(trial("x", 20.0), provenance={"trials": 1}))
 
 
 @pytest.mark.parametrize(("pictures", "supported"), [(298, False), (299, True)])

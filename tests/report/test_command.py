@@ -41,7 +41,7 @@ def test_redacts_page_and_verdict(folder):
 
 def test_an_edited_run_is_not_sealed_anew(folder, capsys):
     path = folder / "config.toml"
-    path.write_text(path.read_text().replace("seed = 7", "seed = 8"))
+    path.write_text(path.read_text().replace("images = 8", "images = 9"))
     before = (folder / "seal.json").read_bytes()
     assert code("report", str(folder)) == 2
     assert "config.toml: changed since the run was sealed" in capsys.readouterr().err

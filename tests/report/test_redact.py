@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from safetensors.numpy import save_file
-from synthetic import CONFIG, PROVENANCE, SCENE, random_run, run_of, trial, write_run
+from synthetic import CONFIG, PROVENANCE, SCENE, of_run, random_run, run_of, trial, write_run
 
 from gradveil.audit.verdict import judge, to_json
 from gradveil.experiment.journal import encode, read
@@ -78,7 +78,7 @@ def plant_in_records(folder: Path) -> None:
     failed = {"reason": f"{c['reason']} at /data/{c['reason path']}", "notes": (c["note"],), "flags": (c["flag"],)}
     first = replace(first, client=c["client"], key=f"x/{c['client']}", images=c["file"], **failed)
     second = replace(rest[0], status="failed", scores={}, **failed)
-    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, [first, second, *rest[1:]])))
+    (folder / "journal.jsonl").write_bytes(b"".join(map(encode, map(of_run, [first, second, *rest[1:]]))))
     black = {kind: np.zeros((8, 3, 4, 4), np.float32) for kind in ("original", "fed", "reconstructed")}
     save_file(black, folder / "images" / f"{c['file']}.safetensors")
 

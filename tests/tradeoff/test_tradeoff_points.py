@@ -160,7 +160,11 @@ def test_baselines_are_always_there_and_nobody_twice() -> None:
         ({"stages": (2.0,)}, "stages: must be shares"),
         ({"noise": ()}, "noise: a comparison needs noise"),
         ({"noise": (-1.0,)}, "noise: must be a scale above 0"),
-        ({"measure": "lpips"}, "measure: must be leaked or one of the metrics (psnr, ssim, retrieval), got 'lpips'"),
+        (
+            {"measure": "lpips"},
+            "measure: must be leaked or one of the metrics "
+            "(psnr, ssim, retrieval, psnr-symmetric, retrieval-symmetric), got 'lpips'",
+        ),
         ({"metrics": ("psnr",)}, "metrics: must include psnr and retrieval"),
         ({"split": "half"}, "split: must be iid"),
         ({"per_round": 9}, "per"),

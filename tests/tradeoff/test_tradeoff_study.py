@@ -185,7 +185,7 @@ def test_victims_are_the_clients_own_and_not_in_the_gallery() -> None:
     for name, places in zip(found.names, found.places, strict=True):
         client = int(name.partition(".")[0].removeprefix("client-"))
         assert set(places.tolist()) <= set(shares[client].tolist())
-    others = choose_gallery(material, [found])
+    others = choose_gallery(material, [found]).images
     assert len(others) == len(material.dataset) - 12
     assert not any(torch.equal(other, one) for other in others for one in found.private.images.flatten(0, 1))
     with pytest.raises(ConfigError, match="images: must be at most"):

@@ -96,9 +96,11 @@ def test_the_client_that_is_worst_off_counts() -> None:
     rate, steps = pairs[worst]
     tight = epsilon(noise=6.0, sampling_rate=rate, rounds=steps, delta=DELTA, accountant="prv")
     assert budget.sampled.prv == tight.value
-    assert not budget.sampled.vacuous
+    assert budget.sampled.identified == tight.identified
+    assert budget.as_json()["sampled"]["identified_at_most"] == tight.identified
     assert budget.dealt is not None
-    assert budget.dealt.rdp == epsilon(noise=6.0, sampling_rate=1.0, rounds=14, delta=DELTA).value
+    dealt = epsilon(noise=6.0, sampling_rate=1.0, rounds=14, delta=DELTA)
+    assert (budget.dealt.rdp, budget.dealt.identified) == (dealt.value, dealt.identified)
 
 
 def rdp_of(defense: Defense, model: nn.Module | None = None) -> float:
@@ -161,17 +163,17 @@ def line(noise: float, federation: Federation) -> tuple[str, Budget]:
 
 
 @pytest.mark.usefixtures("library")
-def test_above_ten_it_is_vacuous_and_far_above_prv_is_left_out() -> None:
+def test_it_says_what_it_means_for_pictures_and_far_above_prv_is_left_out() -> None:
     once = Federation(clients=1, rounds=1, batch_size=8)
-    assert "vacuous" not in line(6.0, once)[0]
-    assert "vacuous" in line(0.3, once)[0]
+    assert "by PRV, at most 0.2 % identified among 1,001 (" in line(6.0, once)[0]
+    assert "by PRV, at most 59.6 % identified among 1,001 (" in line(0.3, once)[0]
     far, budget = line(0.05, once)
     assert "PRV left out above 50" in far
     assert budget.sampled is not None
     assert budget.sampled.prv is None
     without, none = line(0.0, once)
     assert "infinite" in without
-    assert "vacuous" in without
+    assert "at most 100 % identified among 1,001" in without
     assert none.as_json()["sampled"]["rdp"] is None
     assert none.sampled is not None
     assert math.isinf(none.sampled.rdp)

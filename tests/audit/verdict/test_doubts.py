@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from runs import ROLES, defended, hidden, record, run_of, undefended
 
@@ -25,8 +27,8 @@ def in_scenario(name: str, count: int, leaking: int) -> list:
 
 def test_one_of_everything_is_said() -> None:
     raised = flags(run_of(undefended(20), defended(20)))
-    once = {"single-stage", "single-batch-size", "single-local-steps", "no-ablation", "convergence-not-checked"}
-    assert raised == once | {"few-pictures"}
+    once = {"single-stage", "single-batch-size", "single-local-steps", "no-ablation"}
+    assert raised == once | {"few-pictures", "few-seeds"}
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,25 @@ def test_one_of_everything_is_said() -> None:
 def test_a_second_value_takes_the_flag_away(flag: str, other: dict) -> None:
     roles = ROLES | {"other": {**ROLES["easy"], **other, "role": "variation"}}
     assert flag not in flags(run_of(undefended(20), in_scenario("other", 20, 10), roles=roles))
+
+
+@pytest.mark.parametrize(
+    ("also", "few"),
+    [
+        ({}, True),
+        ({"attack_seed": [1, 2]}, True),
+        ({"attack_seed": [1], "model_seed": [1]}, True),
+        ({"attack_seed": [0, 1], "model_seed": [1]}, True),
+        ({"attack_seed": [1, 2], "model_seed": [0]}, True),
+        ({"attack_seed": [1, 2], "model_seed": [1]}, False),
+        ({"attack_seed": [1, 2], "weights": ["other.safetensors"]}, False),
+    ],
+)
+def test_a_claim_needs_three_seeds_of_attacks_and_two_models(also: dict, few: bool) -> None:
+    run = run_of(undefended(20))
+    scenario = {**run.scenario, "attack_seed": 0, "model_seed": 0, "weights": ""}
+    run = replace(run, config={**run.config, "scenario": scenario, "also": also})
+    assert ("few-seeds" in flags(run)) is few
 
 
 def test_an_ablation_needs_labels_and_normalization() -> None:
@@ -96,7 +117,8 @@ def doubled(count: int, leaking: int, loss: float) -> list:
 
 
 @pytest.mark.parametrize(
-    ("leaking", "loss", "converged"), [(20, 0.1, True), (20, 0.0995, True), (20, 0.05, False), (12, 0.1, False)]
+    ("leaking", "loss", "converged"),
+    [(20, 0.1, True), (20, 0.0995, True), (20, 0.05, True), (19, 0.05, False), (12, 0.1, False)],
 )
 def test_twice_the_steps_must_change_little(leaking: int, loss: float, converged: bool) -> None:
     run = run_of(undefended(20), doubled(20, leaking, loss))

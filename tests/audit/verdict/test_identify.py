@@ -70,7 +70,7 @@ def test_a_search_that_needs_no_update_is_a_doubt_and_no_leak():
     group = defended(20, make=lambda i, **c: found(i, *by, **c))
     verdict = judge(run_of(undefended(20), group, prior))
     finding = next(f for f in verdict.findings if f.tally.defense == "d")
-    assert finding.verdict == "no leak found"
+    assert finding.verdict == "inconclusive"
     assert "control-identified" in verdict.flags
     assert not {s.metric: s for s in finding.tally.searches}["retrieval-features"].believed
 

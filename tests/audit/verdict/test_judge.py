@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from runs import BLANK, SEEN, defended, failed, hidden, record, run_of, undefended
 
@@ -18,7 +20,7 @@ def found(run: Run, defense: str = "d") -> Finding:
 def test_nothing_seen_and_everything_in_order_is_no_leak_found_with_its_bound() -> None:
     finding = found(run_of(undefended(20), defended(20)))
     assert finding.verdict == "no leak found"
-    assert finding.tally.at_most == pytest.approx(at_most(0, 20))
+    assert finding.at_most == pytest.approx(at_most(0, 20))
     assert "13.9" in finding.reasons[0]
 
 
@@ -81,7 +83,8 @@ def test_a_picture_without_any_score_is_inconclusive() -> None:
 
 
 def test_an_unfinished_run_is_inconclusive() -> None:
-    run = run_of(undefended(20), defended(20), trials=65)
+    whole = run_of(undefended(20), defended(20))
+    run = replace(whole, records=(*whole.records[:-5], *whole.records[:5]))  # as many lines, and five of them twice
     assert judge(run).missing == 5
     assert "5 trials are missing" in " ".join(found(run).reasons)
 
@@ -93,15 +96,14 @@ def test_without_a_gallery_or_a_squared_error_nothing_is_concluded() -> None:
 
 
 def _only(name: str, one):
-    from dataclasses import replace
-
     return replace(one, scores={name: one.scores[name]})
 
 
 def test_identified_but_not_close_is_a_leak_when_chance_cannot_explain_it() -> None:
     """Nearest in a gallery of 1,000, at a squared error that a blank picture has too."""
-    some = [record(i, defense="d", scores={"psnr": BLANK, "retrieval": 1.0}) for i in range(3)]
-    rest = [r for r in defended(20) if not (r.attacker == "unaware" and r.client < "c0003")]
+    near = {"psnr": BLANK, "retrieval": 1.0}
+    some = [record(i, defense="d", scores=near, attacker=w) for w in ("unaware", "adaptive") for i in range(3)]
+    rest = [r for r in defended(20) if r.client >= "c0003"]
     finding = found(run_of(undefended(20), some, rest))
     assert (finding.tally.leaked, finding.tally.identified) == (0, 3)
     assert finding.verdict == "leaks"
@@ -148,10 +150,15 @@ def test_controls_are_neither_cells_of_a_defense_nor_findings() -> None:
     mine = [hidden(i, scenario="mine", defense="d", attacker=w) for w in ("unaware", "adaptive") for i in range(20)]
     verdict = judge(run_of(control, mine, roles=roles))
     assert [(f.tally.scenario, f.tally.defense) for f in verdict.findings] == [("mine", "d")]
-    assert verdict.word == "no leak found"
+    assert verdict.word == "inconclusive"  # who knows whether the attack works in `mine` without the defense
     assert verdict.positive is not None
     assert verdict.positive.scenario == "mine-diagnostic"
     assert "no-diagnostic" in verdict.flags
+    roles["mine-undefended"] = {"role": "control", "regime": "deployment", "control_of": "mine"}
+    there = [record(i, scenario="mine-undefended") for i in range(20)]
+    assert judge(run_of(control, there, mine, roles=roles)).word == "no leak found"
+    nothing = [hidden(i, scenario="mine-undefended") for i in range(20)]
+    assert judge(run_of(control, nothing, mine, roles=roles)).word == "inconclusive"
 
 
 @pytest.mark.parametrize(("pictures", "supported"), [(298, False), (299, True)])

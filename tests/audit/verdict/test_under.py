@@ -23,3 +23,11 @@ def test_sums_and_rounds_are_named_where_there_are_any(given: dict[str, Any], sa
     run = run_of(undefended(4))
     run.config["scenario"].update(given)  # type: ignore[attr-defined]
     assert said in describe_conditions(run)
+
+
+def test_options_that_are_not_the_default_are_named() -> None:
+    run = run_of(undefended(4))
+    run.config["attack"]["a"] = {"name": "invertgrad", "steps": 150, "restarts": 1, "rate": 0.0}  # type: ignore[index]
+    assert "rate 0 instead of 0.1" in describe_conditions(run)
+    run.config["attack"]["a"] = {"name": "linear"}  # type: ignore[index]
+    assert "instead of" not in describe_conditions(run)

@@ -1,0 +1,84 @@
+"""Where a model is sure of a picture, its gradient is rounding; where training diverges, it is no number."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from rooms import gallery_of, hold, trials_of
+from torch import nn
+from toys import CLASSES, scenario
+
+from gradveil.core.defense import Defense
+from gradveil.core.law import Same
+from gradveil.core.scenario import LocalTraining, Scenario
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
+from gradveil.defenses.prune import Prune
+from gradveil.defenses.qsgd import Qsgd
+from gradveil.lineup import hold as holding
+from gradveil.lineup.candidates import Gallery
+from gradveil.lineup.client import Client, places_of
+from gradveil.lineup.hold import LineUp
+from gradveil.lineup.replay import pick_doubtful
+from gradveil.models.start import weights_from
+
+
+def sure_network() -> nn.Module:
+    with weights_from(4):
+        model = nn.Sequential(
+            nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(288, 32), nn.ReLU(), nn.Linear(32, CLASSES)
+        )
+    with torch.no_grad():
+        for parameter in model[-1].parameters():
+            parameter *= 120
+    return model
+
+
+def predicted(model: nn.Module, images: torch.Tensor) -> torch.Tensor:
+    return torch.eye(CLASSES)[model(images.flatten(0, -4)).argmax(-1)].view(*images.shape[:-3], CLASSES)
+
+
+def sure_line_up(defense: Defense, clients: int = 6) -> tuple[LineUp, list, list]:
+    """Victims and candidates with the class that the model is sure of."""
+    model, plain = sure_network(), scenario(clients)
+    gallery = gallery_of(60).images
+    private = Batch(plain.private.images, predicted(model, plain.private.images).detach())
+    played: Scenario = replace(plain, model=model, private=private)
+    labels = predicted(model, gallery).detach()
+    lineup = LineUp(scenario=played, defense=defense, gallery=Gallery(images=gallery, labels=labels), seed=Seed())
+    client = Client.of(played, defense)
+    places = [place for number in range(clients) for place in places_of(played, number)]
+    return lineup, places, [[client.play(place, place.picture, Seed()).update] for place in places]
+
+
+@pytest.mark.parametrize("defense", [Defense(), Prune(ratio=0.5), Qsgd(bits=6)])
+def test_gradients_that_are_rounding_still_name_their_pictures(
+    defense: Defense, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lineup, places, updates = sure_line_up(defense)
+    lengths = [sum(float(u.square().sum()) for u in one[0].values()) ** 0.5 for one in updates]
+    assert min(lengths) < 1e-3, "the model is to be sure of at least one"
+    assert {one.ranks[0] for one, length in zip(lineup.hold(places, updates), lengths, strict=True) if length} == {1}
+    monkeypatch.setattr(holding, "settle_ties", lambda guesser, question, scores, gallery: scores)
+    without = lineup.hold(places, updates)
+    assert all(one.kind == "exact" and isinstance(one.fits, bool) for one in without)
+
+
+def test_an_update_that_is_no_number_names_nobody() -> None:
+    """A rank of 1 by NaN would read as a picture that is named."""
+    found = hold(clients=30, training=LocalTraining(steps=8, rate=1e38), gallery=gallery_of(40))
+    assert sum(rank == 1 for rank in trials_of(found)) <= 5, "chance is 1 in 41"
+    assert not any(one.fits for one in found)
+
+
+def test_scores_of_rounding_are_within_reach_of_a_replay() -> None:
+    sent = {"w": torch.randn(1, 100)}
+    made = {"w": torch.cat([sent["w"] * (1 + 1e-6), torch.randn(5, 100)])}
+    scores, reach = Same().score(sent, made)[0], Same.reach
+    assert reach is not None
+    assert pick_doubtful(scores, reach) == [], "one is near, no other is"
+    assert set(pick_doubtful(scores[1:], reach)) == {0, 1, 2, 3, 4}, "none is near: all are played again"
+    twice = Same().score(sent, {"w": torch.cat([made["w"], sent["w"] * 1.01])})[0]
+    assert {0, 6} <= set(pick_doubtful(twice, reach)), "two are near"
