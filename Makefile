@@ -4,7 +4,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 BIN := .venv/bin
 
-.PHONY: env demo test test-more test-slow test-flower check bench fuzz
+.PHONY: env demo test test-more test-slow test-flower check bench fuzz faults coverage mutants
 
 env: .venv/ready
 
@@ -43,3 +43,21 @@ fuzz: env
 	$(BIN)/python fuzz/fuzz_config.py --count 100000
 	$(BIN)/python fuzz/fuzz_journal.py --count 100000
 	$(BIN)/python fuzz/fuzz_names.py --count 1000000 --seconds 120
+
+# thousands of faults put into runs that leak, none of which may read as protection; about 20 minutes on two cores
+faults: env
+	PYTHONPATH=tests/faults $(BIN)/python -m factory
+
+# lines and branches of what decides about a verdict that the tests reach, with a gate
+COVERED := tests/audit tests/capture tests/experiment tests/core/test_interval.py tests/faults/test_torn.py \
+	tests/hostile/test_absurd_numbers.py tests/hostile/test_bad_config.py tests/hostile/test_bad_options.py \
+	tests/test_config.py tests/test_checkpoint.py tests/cli/test_audit_capture.py
+
+coverage: env
+	$(BIN)/coverage run -m pytest $(COVERED)
+	$(BIN)/coverage json -q
+	$(BIN)/python gates/coverage_gate.py coverage.json
+
+# small faults in the verdict, the bounds and the journal that the tests must see; hours for all of them
+mutants: env
+	$(BIN)/python gates/mutants.py --write docs/mutants.md

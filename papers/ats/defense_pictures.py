@@ -1,7 +1,7 @@
 """What attacks rebuilt under each defense of a run, by who does not know it and by who does, on one labeled sheet.
 
-    gradveil audit --data photos --model lenet --images 6 --attack invertgrad:steps=600,tv=0.01 --defense none \\
-        --defense sign --out RUN
+    gradveil audit --data photos --model lenet --images 6 --draw first --attack invertgrad:steps=600,tv=0.01 \\
+        --defense none --defense sign --out RUN
     PYTHONPATH=src python3 papers/ats/defense_pictures.py RUN sheet.jpg
 
 Rows in the order of the run: the originals, then every defense by every attacker, with the mean PSNR of the row.
