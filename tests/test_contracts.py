@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 from generator_files import tiny_generator
+from inverter_files import tiny_inverters
 from scenes import (
     CLASSES,
     MEAN,
@@ -126,6 +127,10 @@ LISTED = {
     "rog-paper": AttackRow(easy={"steps": 200, "factor": 1}, short={"steps": 30}),
     "rogs": AttackRow(easy=DRAWN | {"rate": 0.2, "reach": 100.0}, short=BRIEFLY_DRAWN),
     "rogs-paper": AttackRow(easy=DRAWN, short=BRIEFLY_DRAWN),
+    "learned-inverter": AttackRow(
+        easy={"inverter": tiny_inverters(), "search": True, "steps": 200, "pull": 0.0, "rate": 0.1},
+        short={"inverter": tiny_inverters(), "search": True, "steps": 30, "pull": [0.0, 1.0]},
+    ),
     "linear": AttackRow(model=perceptron),
     "april": AttackRow(model=patches),
     "spear": AttackRow(model=perceptron),

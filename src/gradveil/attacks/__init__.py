@@ -20,6 +20,7 @@ from gradveil.attacks.headless import headless
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
 from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
+from gradveil.attacks.learned_inverter import learned_inverter
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
@@ -60,6 +61,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "rog-paper": rog_paper,
     "rogs": rogs,
     "rogs-paper": rogs_paper,
+    "learned-inverter": learned_inverter,
     "loda-inverse": loda_inverse,
     "loda-inverse-paper": loda_inverse_paper,
     "linear": linear,

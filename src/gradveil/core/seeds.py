@@ -35,8 +35,8 @@ class Seed:
 
 
 def normal(shape: Sequence[int], rng: Generator, like: Tensor) -> Tensor:
-    return torch.randn(tuple(shape), generator=rng).to(like)
+    return torch.randn(tuple(shape), generator=rng, device=rng.device).to(like)
 
 
 def uniform(shape: Sequence[int], rng: Generator, like: Tensor) -> Tensor:
-    return torch.rand(tuple(shape), generator=rng).to(like)
+    return torch.rand(tuple(shape), generator=rng, device=rng.device).to(like)

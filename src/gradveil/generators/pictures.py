@@ -115,17 +115,27 @@ def batches(pictures: Tensor, size: int, seed: Seed) -> Iterator[tuple[slice, Te
 
     All that is random is drawn on the CPU, at once. The last batch is left out if it is not full, unless it is all.
     """
-    count, (height, width) = len(pictures), pictures.shape[1:3]
+    count = len(pictures)
     order = torch.randperm(count, generator=seed.at("order").rng())
-    chances = torch.rand(count, 3, generator=seed.at("frame").rng(), dtype=torch.float64)
-    row, column = _places(chances[:, 0], height), _places(chances[:, 1], width)
-    column = torch.where(chances[:, 2:] < 0.5, column.flip(1), column)
-    order, row, column = (part.to(pictures.device) for part in (order, row, column))
+    order, row, column = (part.to(pictures.device) for part in (order, *_frames(count, pictures.shape[1:3], seed)))
     size = min(size, count)
     for first in range(0, count - size + 1, size):
         here = slice(first, first + size)
         fed = pictures[order[here, None, None], row[here, :, None], column[here, None, :]]
         yield here, fed.permute(0, 3, 1, 2).float() / 255
+
+
+def move_and_mirror(images: Tensor, seed: Seed) -> Tensor:
+    """Pictures [n, c, h, w], each moved by up to an eighth of its side, and mirrored or not."""
+    row, column = _frames(len(images), images.shape[2:], seed)
+    return images.take_along_dim(row[:, None, :, None], 2).take_along_dim(column[:, None, None, :], 3)
+
+
+def _frames(count: int, size: Sequence[int], seed: Seed) -> tuple[Tensor, Tensor]:
+    """Which row and column of each picture every row and column shows."""
+    chances = torch.rand(count, 3, generator=seed.at("frame").rng(), dtype=torch.float64)
+    row, column = _places(chances[:, 0], size[0]), _places(chances[:, 1], size[1])
+    return row, torch.where(chances[:, 2:] < 0.5, column.flip(1), column)
 
 
 def _places(chance: Tensor, side: int) -> Tensor:

@@ -58,12 +58,12 @@ def metadata_of(path: str | Path) -> dict[str, str]:
     return {name.removeprefix(PREFIX): value for name, value in found.items() if name.startswith(PREFIX)}
 
 
-def load_network(path: str | Path, kind: str, build: Callable[..., Network]) -> Network:
-    """The frozen network of a file of this kind, on the CPU. It knows its file."""
+def load_network(path: str | Path, kind: str, build: Callable[..., Network], make: str = "") -> Network:
+    """The frozen network of a file of this kind, on the CPU. It knows its file. `make` says how to get one."""
     file, metadata = Path(path), metadata_of(path)
     if metadata.get("kind") != kind:
         raise ConfigError(
-            f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {kind}, {TRAIN} {kind}"
+            f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {kind}, {make or f'{TRAIN} {kind}'}"
         )
     with torch.device("meta"):  # no memory before names and shapes have been compared
         network = _build(file, build, _architecture(file, metadata))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from gradveil.generators.pictures import batches
 
 WARM_UP = 0.02  # of all steps
 BETAS = (0.9, 0.99)
+Feed = Callable[[Tensor, int, Seed], Iterator[tuple[slice, Tensor]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,15 +95,19 @@ def train(
     resume: Path | None = None,
     identity: Mapping[str, object] | None = None,
     on_epoch: Callable[[Progress], None] | None = None,
+    feed: Feed = batches,
 ) -> Progress:
-    """Train on pictures [n, c, h, w] in 8 bits. `resume` is where checkpoints go, `identity` what they belong to."""
+    """Train on pictures [n, c, h, w] in 8 bits. `resume` is where checkpoints go, `identity` what they belong to.
+
+    `feed` makes the batches of an epoch of the pictures [n, h, w, c], a size and a seed.
+    """
     checkpoint = None if resume is None else Checkpoint(resume, learner, {**course.settings(), **(identity or {})})
     done, spent = checkpoint.load() if checkpoint else (0, 0.0)
     clock = Clock(course, spent, each=max(len(pictures) // course.batch_size, 1))
     resident = pictures.permute(0, 2, 3, 1).contiguous().to(course.device)
     state = Progress(done, math.nan, spent, done * clock.each)
     while state.epoch < course.epochs and not clock.is_over():
-        state = _epoch(learner, resident, course, clock, state)
+        state = _epoch(learner, resident, course, clock, state, feed)
         if on_epoch is not None:
             on_epoch(state)
         if checkpoint and clock.is_time_to_save():
@@ -110,10 +115,10 @@ def train(
     return state
 
 
-def _epoch(learner: Learner, pictures: Tensor, course: Course, clock: Clock, state: Progress) -> Progress:
+def _epoch(learner: Learner, pictures: Tensor, course: Course, clock: Clock, state: Progress, feed: Feed) -> Progress:
     stream, steps, loss = Seed(course.seed).at("train-generator", state.epoch), state.steps, torch.tensor(math.nan)
     learner.begin(len(pictures), stream)
-    for here, images in batches(pictures, course.batch_size, stream):
+    for here, images in feed(pictures, course.batch_size, stream):
         rate = course.rate * warmth(clock.progress(steps))
         for optimizer in learner.optimizers.values():
             for group in optimizer.param_groups:

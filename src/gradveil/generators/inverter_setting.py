@@ -1,0 +1,78 @@
+"""What an inverter was trained for: it applies to updates of this model, training and defense, and to no others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError
+from gradveil.core.hashes import hash_tensors, sha256
+from gradveil.core.scenario import LocalTraining
+from gradveil.generators.inverter import KIND, TRAIN
+from gradveil.generators.stored import metadata_of
+
+ENTRY = "setting"  # of the metadata
+LONGEST = 300  # letters of a defense
+UNDEFENDED = repr(Defense())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The model as sent (SHA-256 of its weights), pictures of a client, local training, and the defense."""
+
+    model: str
+    shape: tuple[int, ...]
+    examples: int
+    training: Mapping[str, Any]
+    defense: str
+
+    @classmethod
+    def of(
+        cls, model: nn.Module, training: LocalTraining, defense: Defense, examples: int, shape: tuple[int, ...]
+    ) -> Setting:
+        weights = {name: x.float() if x.is_floating_point() else x for name, x in model.state_dict().items()}
+        steps = {name: value for name, value in asdict(training).items() if value is not None}
+        return cls(
+            model=hash_tensors(weights), shape=tuple(shape), examples=examples, training=steps,
+            defense=describe_defense(defense),
+        )  # fmt: skip
+
+    def to_json(self) -> dict[str, Any]:
+        return {**vars(self), "shape": list(self.shape), "training": dict(self.training)}
+
+    def mismatch(self, seen: Setting) -> str:
+        """Why an inverter with this setting cannot take updates with that one, the defense aside; empty if it can."""
+        if self.shape != seen.shape:
+            return f"draws pictures of {self.shape}, these have {seen.shape}"
+        if self.model != seen.model:
+            return "was trained through another model or other weights"
+        if self.examples != seen.examples:
+            return f"was trained for {self.examples} pictures in an update, here are {seen.examples}"
+        other = sorted(k for k in {*self.training, *seen.training} if self.training.get(k) != seen.training.get(k))
+        differs = ", ".join(f"{key} = {self.training.get(key)}, here {seen.training.get(key)}" for key in other)
+        return f"was trained for other local training ({differs})" if other else ""
+
+
+def describe_defense(defense: Defense) -> str:
+    """With all of its options, as it is bound to a scenario."""
+    text = repr(defense)
+    return text if len(text) <= LONGEST else f"{type(defense).__name__} {sha256(text.encode())}"
+
+
+def read_setting(file: str | Path) -> Setting:
+    """Of the metadata of a file that `gradveil train-inverter` wrote."""
+    metadata = metadata_of(file)
+    if metadata.get("kind") != KIND:
+        raise ConfigError(f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {KIND}, {TRAIN}")
+    try:
+        there = json.loads(metadata[ENTRY])
+        setting = Setting(**{**there, "shape": tuple(there["shape"])})
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(f"{file}: does not say what it was trained for, {TRAIN}") from error
+    return setting
