@@ -13,7 +13,7 @@ from functools import lru_cache
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.compute import Compute
@@ -44,13 +44,15 @@ PAPER = Paper(
 )
 NO_FILE = f"learned-inverter: no network is given, give inverter=FILE; {TRAIN}, one for each defense"
 PULLS = (0.1, 1.0, 10.0)
+STEPS = 1000
+AGAIN = "train one with the settings of this audit (gradveil train-inverter)"
 
 
 def learned_inverter(
     *,
     inverter: tuple[str, ...] | str = "",
     search: bool = False,
-    steps: int = 1000,
+    steps: int | None = None,
     pull: tuple[float, ...] | float = PULLS,
     tv: float = 1e-3,
     rate: float = 0.02,
@@ -58,13 +60,14 @@ def learned_inverter(
     """Learning to Invert: a network trained on simulated updates of public pictures draws the pictures at once.
 
     `inverter`: files of `gradveil train-inverter`, one for each defense that the attacker knows and one without;
-    `search`: Inverting Gradients from what the network draws; `steps`, `rate`, `tv`: of this search; `pull`: weight of
-    the mean squared difference from what the network draws, or several of which every picture gets each.
+    `search`: Inverting Gradients from what the network draws; `steps` (1,000), `rate`, `tv`: of this search; `pull`:
+    weight of the mean squared difference from what the network draws, or several of which every picture gets each.
     """
     files = (inverter,) if isinstance(inverter, str) else tuple(inverter)
     pulls = (pull,) if isinstance(pull, float | int) else tuple(pull)
+    steps = STEPS if search and steps is None else steps
     return LearnedInverter(
-        files=tuple(file for file in files if file), searches=search, steps=steps, pull=pulls, tv=tv, rate=rate
+        files=tuple(file for file in files if file), steps=steps if search else None, pull=pulls, tv=tv, rate=rate
     )
 
 
@@ -73,8 +76,7 @@ class LearnedInverter(Attack):
     """The network for this model, training and defense, alone or as start and prior of a search."""
 
     files: tuple[str, ...]
-    searches: bool = False
-    steps: int = 1000
+    steps: int | None = None  # of a search from what the network draws; None: there is none
     pull: tuple[float, ...] = PULLS
     tv: float = 1e-3
     rate: float = 0.02
@@ -95,7 +97,16 @@ class LearnedInverter(Attack):
         return replace(self, blind=True)
 
     def doubled(self) -> LearnedInverter | None:
-        return replace(self, steps=2 * self.steps) if self.searches else None
+        return None if self.steps is None else replace(self, steps=2 * self.steps)
+
+    def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
+        """A defense may change the model, so only files that were trained without one are held against it."""
+        settings = {file: read_setting(file) for file in self.files}
+        wrong = [
+            f"{file} {one.wrong_model(model, shape)}" for file, one in settings.items() if one.wrong_model(model, shape)
+        ]
+        if wrong and len(wrong) == len(settings) and all(one.defense == UNDEFENDED for one in settings.values()):
+            raise NotApplicableError(f"{'; '.join(wrong)}; {AGAIN}", key="inverter")
 
     def check(self, seen: Observation) -> None:
         self.file_for(seen)
@@ -113,7 +124,7 @@ class LearnedInverter(Attack):
             return fitting[0]
         wrong = [f"{file} {one.mismatch(here)}" for file, one in settings.items() if one.mismatch(here)]
         if len(wrong) == len(settings):
-            raise NotApplicableError(f"{'; '.join(wrong)}; train it with the settings of this audit", key="inverter")
+            raise NotApplicableError(f"{'; '.join(wrong)}; {AGAIN}", key="inverter")
         known = "is not known to this attacker" if seen.defense is None else f"is {here.defense}"
         given = ", ".join(f"{file} ({one.defense})" for file, one in settings.items())
         needed = "without a defense" if here.defense == UNDEFENDED else f"through {here.defense}"
@@ -129,8 +140,8 @@ class LearnedInverter(Attack):
         seen = replace(seen, labels=in_order(given_or_idlg(seen)))
         network = load_like(file, next(iter(seen.update.values())))
         images = self.draw(network, seen)
-        if self.searches:
-            return self.search(images, seen, seed, compute)
+        if self.steps is not None:
+            return self.search(images, seen, seed, compute, self.steps)
         labels = seen.labels
         assert labels is not None
         return Reconstruction(
@@ -148,14 +159,14 @@ class LearnedInverter(Attack):
         assert seen.labels is not None
         return draw_pictures(network, features, seen.labels).to(like)
 
-    def search(self, images: Images, seen: Observation, seed: Seed, compute: Compute) -> Reconstruction:
+    def search(self, images: Images, seen: Observation, seed: Seed, compute: Compute, steps: int) -> Reconstruction:
         drawn = dict(zip(seen.names, images, strict=True))
         inversion = Inversion(
             distance=Unmatched() if self.blind else Cosine(),
             space=GivenStart(pictures=drawn),
             priors=(TotalVariation(self.tv), Likeness(pictures=drawn, weight=self.pull)),
             optimizer=Adam(rate=self.rate, signed=True, schedule=Steps()),
-            steps=self.steps,
+            steps=steps,
             restarts=len(self.pull),
             select=by_match_and_roughness,
         )

@@ -33,6 +33,7 @@ from gradveil.cli.train import train
 from gradveil.cli.train_extractor import train_extractor
 from gradveil.cli.train_gan import train_gan
 from gradveil.cli.train_generator import train_generator
+from gradveil.cli.train_inverter import train_inverter
 from gradveil.cli.verify import verify
 from gradveil.core.errors import GradveilError, Interrupted
 
@@ -75,6 +76,7 @@ app.command("protect")(protect)
 app.command("train-extractor")(train_extractor)
 app.command("train-generator")(train_generator)
 app.command("train-gan")(train_gan)
+app.command("train-inverter")(train_inverter)
 app.command("report")(report)
 app.command("verify")(verify)
 app.command("sign")(sign)

@@ -81,6 +81,7 @@ class Inverter(nn.Module):
     mean: Tensor
     std: Tensor
     blank: Tensor
+    trust: Tensor
     file = ""
 
     def __init__(
@@ -113,6 +114,7 @@ class Inverter(nn.Module):
         self.register_buffer("mean", torch.zeros(features))
         self.register_buffer("std", torch.ones(features))
         self.register_buffer("blank", torch.zeros(channels, height, width))
+        self.register_buffer("trust", torch.ones(()))
 
     def forward(self, features: Tensor, labels: Tensor) -> Tensor:
         known = ((features.to(self.mean) - self.mean) / self.std).clamp(-FARTHEST, FARTHEST)
@@ -122,7 +124,7 @@ class Inverter(nn.Module):
         picture = self.draw(code).view(-1, self.examples * channels, height, width)
         if self.refine is not None:
             picture = picture + self.refine(code, picture)
-        return self.blank + picture.unflatten(1, (self.examples, channels))
+        return self.blank + self.trust * picture.unflatten(1, (self.examples, channels))
 
     def standardize(self, features: Tensor, blank: Tensor) -> None:
         """By what features [client, number] are, and by the mean picture."""
@@ -132,6 +134,18 @@ class Inverter(nn.Module):
         self.mean.copy_(torch.cat(mean))
         self.std.copy_(torch.cat(std).clamp_min(1e-3))
         self.blank.copy_(blank)
+
+
+@torch.no_grad()
+def hold_back(network: Inverter, features: Tensor, labels: Tensor, truth: Tensor) -> None:
+    """Drawings leave the mean picture as far as those of pictures that were not learned from should have (0 to 1).
+
+    What was learned by heart, as under noise, then costs little. Pictures are in [0, 1], [client, example, ...].
+    """
+    drawn = draw_pictures(network, features, labels).double() - network.blank
+    wanted = truth.double() - network.blank
+    best = (drawn * wanted).sum() / drawn.square().sum().clamp_min(1e-12)
+    network.trust.copy_(best.clamp(0, 1))
 
 
 def load_inverter(path: str | Path) -> Inverter:

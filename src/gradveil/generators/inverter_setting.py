@@ -18,6 +18,7 @@ from gradveil.generators.inverter import KIND, TRAIN
 from gradveil.generators.stored import metadata_of
 
 ENTRY = "setting"  # of the metadata
+OTHER = "was trained through another model or other weights"
 LONGEST = 300  # letters of a defense
 UNDEFENDED = repr(Defense())
 
@@ -36,10 +37,9 @@ class Setting:
     def of(
         cls, model: nn.Module, training: LocalTraining, defense: Defense, examples: int, shape: tuple[int, ...]
     ) -> Setting:
-        weights = {name: x.float() if x.is_floating_point() else x for name, x in model.state_dict().items()}
         steps = {name: value for name, value in asdict(training).items() if value is not None}
         return cls(
-            model=hash_tensors(weights), shape=tuple(shape), examples=examples, training=steps,
+            model=hash_weights(model), shape=tuple(shape), examples=examples, training=steps,
             defense=describe_defense(defense),
         )  # fmt: skip
 
@@ -48,15 +48,28 @@ class Setting:
 
     def mismatch(self, seen: Setting) -> str:
         """Why an inverter with this setting cannot take updates with that one, the defense aside; empty if it can."""
-        if self.shape != seen.shape:
-            return f"draws pictures of {self.shape}, these have {seen.shape}"
-        if self.model != seen.model:
-            return "was trained through another model or other weights"
+        if self.shape != seen.shape or self.model != seen.model:
+            return OTHER if self.shape == seen.shape else self.other_shape(seen.shape)
         if self.examples != seen.examples:
-            return f"was trained for {self.examples} pictures in an update, here are {seen.examples}"
+            return f"was trained for batches of {self.examples}, here are batches of {seen.examples}"
         other = sorted(k for k in {*self.training, *seen.training} if self.training.get(k) != seen.training.get(k))
         differs = ", ".join(f"{key} = {self.training.get(key)}, here {seen.training.get(key)}" for key in other)
         return f"was trained for other local training ({differs})" if other else ""
+
+    def other_shape(self, shape: tuple[int, ...]) -> str:
+        return f"draws pictures of {'x'.join(map(str, self.shape))}, these have {'x'.join(map(str, shape))}"
+
+    def wrong_model(self, model: nn.Module, shape: tuple[int, ...]) -> str:
+        """Why it cannot draw pictures of this shape of this model's updates; empty if it can."""
+        if self.shape != tuple(shape):
+            return self.other_shape(shape)
+        return "" if self.model == hash_weights(model) else OTHER
+
+
+def hash_weights(model: nn.Module) -> str:
+    """The same in every precision that holds the weights as they are."""
+    weights = {name: x.float() if x.is_floating_point() else x for name, x in model.state_dict().items()}
+    return hash_tensors(weights)
 
 
 def describe_defense(defense: Defense) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -55,6 +56,26 @@ def labeled_pictures(source: Source, *, avoid: tuple[Source, ...] = (), size: in
         raise ConfigError(f"{dataset.name}: {int(kept.sum())} pictures are left to train on, give more")
     facts = {"name": dataset.name, "class_names": dataset.class_names, "alike": int((~kept).sum())}
     return Labeled(images=images[kept], labels=labels[kept], **facts)
+
+
+def public_rows(dataset: Dataset, rows: Sequence[int], *, avoid: Tensor, more: Sequence[Source] = ()) -> Labeled:
+    """These rows of a data set and all of some others, in its size, without what looks like a picture to avoid."""
+    others = [_load(source, dataset.shape[1], "train") for source in more]
+    for other in others:
+        if other.targets.shape[1] != dataset.targets.shape[1]:
+            raise ConfigError(
+                f"{other.name}: has {other.targets.shape[1]} classes and {dataset.name} {dataset.targets.shape[1]}, "
+                "give public pictures of the same classes",
+                key="public",
+            )
+    rows = list(rows)
+    images = torch.cat([as_bytes(dataset.images[rows]), *(as_bytes(fit_to(x.images, dataset.shape)) for x in others)])
+    labels = torch.cat([dataset.targets[rows], *(other.targets for other in others)])
+    kept = ~_like(images, [as_bytes(avoid)], "cpu")
+    return Labeled(
+        name=" + ".join(one.name for one in (dataset, *others)), images=images[kept], labels=labels[kept],
+        class_names=dataset.class_names, alike=int((~kept).sum()),
+    )  # fmt: skip
 
 
 def _load(source: Source, size: int, split: str) -> Dataset:

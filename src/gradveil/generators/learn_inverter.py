@@ -17,7 +17,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
-from gradveil.generators.inverter import AT_ONCE, DECODERS, KIND, Inverter, draw_pictures
+from gradveil.generators.inverter import AT_ONCE, DECODERS, KIND, Inverter, draw_pictures, hold_back
 from gradveil.generators.inverter_setting import ENTRY, Setting
 from gradveil.generators.labeled_pictures import Labeled
 from gradveil.generators.pictures import move_and_mirror
@@ -118,7 +118,8 @@ def train_inverter(
     network = network_for(simulated, simulation, lesson, course)
     resume = Path(f"{out}.resume")
     end = fit(network, simulated, course, lesson, resume=resume, identity=identity, on_epoch=on_epoch)
-    figures = judge(network.eval(), others)
+    hold_back(network.eval(), others.features, others.labels, others.pictures / 255)
+    figures = judge(network, others)
     metadata = {**public.to_metadata(), **asdict(lesson), **course_metadata(course, end), **figures.to_metadata()}
     store_inverter(out, network, simulation, lesson, metadata, learned.images)
     resume.unlink(missing_ok=True)
