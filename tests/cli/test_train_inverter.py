@@ -93,3 +93,18 @@ def test_what_cannot_be_is_one_line(more: tuple[str, ...], line: str, capsys: py
     assert line in told[-1]
     assert [one for one in told if one.startswith("error: ")] == told[-1:]
     assert not list(Path().glob("*.safetensors"))
+
+
+def test_it_is_a_stage_of_the_default_where_a_file_is_given(capsys: pytest.CaptureFixture[str]) -> None:
+    assert train("--quiet", "--images", "1") == 0
+    attack = ["--attack", "autoattack:inverter=a.safetensors,steps=5", "--defense", "none", "--defense", "prune"]
+    run = ["--images", "1", "--budget", "quick", "--lineup", "off", "--out", "run", "--quiet"]
+    assert code("audit", *AUDIT, *run, *attack) == 0
+    config = Path("run/config.toml").read_text()
+    assert "[attack.learned-inverter]" in config
+    assert "[attack.learned-inverter-search]" in config
+    records = [json.loads(line) for line in Path("run/journal.jsonl").read_text().splitlines()]
+    text = json.dumps(records)
+    assert '"attack": "learned-inverter"' in text
+    assert code("audit", *AUDIT, *run[:-3], "--out", "plain", "--quiet", "--attack", "autoattack:steps=5") == 0
+    assert "learned-inverter" not in Path("plain/config.toml").read_text()

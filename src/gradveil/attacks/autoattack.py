@@ -22,6 +22,7 @@ from gradveil.attacks.cocktail_party import cocktail_party
 from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion
 from gradveil.attacks.invertgrad import invertgrad
+from gradveil.attacks.learned_inverter import learned_inverter
 from gradveil.attacks.linear import linear
 from gradveil.attacks.spear import spear
 from gradveil.core.attack import Attack, Reconstruction
@@ -52,6 +53,8 @@ STAGES: Mapping[str, Callable[..., Attack]] = {
     "invertgrad": invertgrad,
     "gradinversion": gradinversion,
 }
+# stage -> options of `learned-inverter`, where networks for it are given
+LEARNED: Mapping[str, Mapping[str, bool]] = {"learned-inverter": {}, "learned-inverter-search": {"search": True}}
 # stage -> attack and options, where the server may plant. Sparse, since pruning spares rows that are alone with a
 # picture; three functionals, since pictures that are turned or mirrored keep their mean but not the others
 PLANTED: Mapping[str, tuple[str, Mapping[str, str | bool]]] = {
@@ -66,14 +69,17 @@ BINS_PER_PICTURE, FEWEST_BINS, MOST_BINS = 16, 256, 4096
 EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one received needs no further stage
 
 
-def autoattack(*, steps: int | None = None) -> AutoAttack:
+def autoattack(*, steps: int | None = None, inverter: tuple[str, ...] | str = "") -> AutoAttack:
     """The default: closed forms, then `dlg`, `invertgrad` and `gradinversion`, as far as they apply to the model.
 
-    `steps` limits every stage that takes steps; without it each has its own.
+    `steps` limits every stage that takes steps; without it each has its own. `inverter`: files of `gradveil
+    train-inverter`, with which `learned-inverter` follows, alone and as the start of a search.
     """
-    given = {} if steps is None else {"steps": steps}
+    given: dict[str, Any] = {} if steps is None else {"steps": steps}
     stages = {name: make(**(given if "steps" in options_of(make) else {})) for name, make in STAGES.items()}
-    return AutoAttack(stages=stages)
+    learned = LEARNED if inverter else {}
+    after = {name: learned_inverter(inverter=inverter, **options, **given) for name, options in learned.items()}
+    return AutoAttack(stages=stages | after)
 
 
 def planted_stages(examples: int, copies: int = 1, transforms: str = "") -> dict[str, tuple[str, dict[str, Any]]]:
@@ -104,6 +110,9 @@ class AutoAttack(Attack):
     """Every stage in turn; for each client the reconstruction that explains its update best without being rough."""
 
     stages: Mapping[str, Attack]
+
+    def networks(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(file for stage in self.stages.values() for file in stage.networks()))
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         best: Reconstruction | None = None

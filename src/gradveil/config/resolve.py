@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.autoattack import STAGES, planted_stages, transforms_of
+from gradveil.attacks.autoattack import LEARNED, STAGES, planted_stages, transforms_of
 from gradveil.config.effort import apply_effort
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
@@ -68,12 +68,18 @@ def _expand_autoattack(config: AuditConfig, where: Where) -> AuditConfig:
             attacks[label] = choice
             continue
         checked = _check_choice(choice, ATTACKS, f"attack.{label}", where)
-        for stage, method in _stages(config.scenario, config.defense).items():
+        for stage, method in (_stages(config.scenario, config.defense) | _learned_stages(checked)).items():
             options = {k: v for k, v in checked.options.items() if k in options_of(ATTACKS[method.name])}
             stage = stage if stage not in config.attack else f"{label}.{stage}"
             attacks[stage] = replace(method, options={**method.options, **options})
     whole = any(choice.name == "autoattack" for choice in config.attack.values())
     return replace(config, attack=attacks, sequence=config.sequence or whole)
+
+
+def _learned_stages(autoattack: Choice) -> dict[str, Choice]:
+    """What draws by a trained network, where one is given."""
+    learned = LEARNED if autoattack.options.get("inverter") else {}
+    return {stage: Choice(name="learned-inverter", options=options) for stage, options in learned.items()}
 
 
 def _stages(scenario: ScenarioConfig, defenses: Mapping[str, Choice]) -> dict[str, Choice]:

@@ -80,7 +80,7 @@ def describe_defense(defense: Defense) -> str:
 
 def read_setting(file: str | Path) -> Setting:
     """Of the metadata of a file that `gradveil train-inverter` wrote."""
-    metadata = metadata_of(file)
+    metadata = metadata_of(file, TRAIN)
     if metadata.get("kind") != KIND:
         raise ConfigError(f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {KIND}, {TRAIN}")
     try:

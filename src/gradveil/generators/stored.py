@@ -44,11 +44,11 @@ def store_network(
     return Path(path)
 
 
-def metadata_of(path: str | Path) -> dict[str, str]:
-    """The metadata of a file, without the prefix."""
+def metadata_of(path: str | Path, make: str = TRAIN) -> dict[str, str]:
+    """The metadata of a file, without the prefix. `make` says how to get one."""
     file = Path(path)
     if file.suffix != ".safetensors" or not file.is_file():
-        raise ConfigError(f"{file}: no such .safetensors file, {TRAIN}")
+        raise ConfigError(f"{file}: no such .safetensors file, {make}")
     read_header(file, file)
     try:
         with safe_open(file, framework="pt") as opened:
@@ -60,7 +60,7 @@ def metadata_of(path: str | Path) -> dict[str, str]:
 
 def load_network(path: str | Path, kind: str, build: Callable[..., Network], make: str = "") -> Network:
     """The frozen network of a file of this kind, on the CPU. It knows its file. `make` says how to get one."""
-    file, metadata = Path(path), metadata_of(path)
+    file, metadata = Path(path), metadata_of(path, make or TRAIN)
     if metadata.get("kind") != kind:
         raise ConfigError(
             f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {kind}, {make or f'{TRAIN} {kind}'}"
