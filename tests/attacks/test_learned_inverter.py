@@ -124,5 +124,5 @@ def test_each_attacker_takes_the_file_of_what_it_knows(tmp_path: Path) -> None:
 def test_without_a_file_it_says_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no network is given, give inverter=FILE"):
         learned_inverter().networks()
-    with pytest.raises(ConfigError, match="no such .safetensors file, make one by gradveil train-inverter"):
+    with pytest.raises(ConfigError, match=r"no such \.safetensors file, make one by gradveil train-inverter"):
         learned_inverter(inverter=str(tmp_path / "none.safetensors"))
