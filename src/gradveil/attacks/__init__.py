@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from gradveil.attacks.adam_l1 import adam_l1, adam_l1_ats
 from gradveil.attacks.april import april
+from gradveil.attacks.april_search import april_search
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.cah import cah
 from gradveil.attacks.cocktail_party import cocktail_party
@@ -66,6 +67,7 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "loda-inverse-paper": loda_inverse_paper,
     "linear": linear,
     "april": april,
+    "april-search": april_search,
     "spear": spear,
     "cocktail-party": cocktail_party,
     "r-gap": r_gap,

@@ -70,14 +70,27 @@ class Embedding:
     places: str  # the position embedding, by its name
     rows: Tensor  # of it, one for each patch
 
-    def read(self, seen: Observation) -> Tensor:
-        """The patches of every client, [client, patch, number]."""
+    def read(self, seen: Observation, damping: float = 0.0) -> Tensor:
+        """The patches of every client, [client, patch, number]; damped, for updates that something disturbed."""
         weight = without_decay(seen, f"{self.inputs.layer}.weight").flatten(2).double()
         places = without_decay(seen, self.places).double()
         slopes = torch.stack([as_rows(one, weight.shape[1]) for one in places])[:, self.rows]
-        sizes = slopes.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
-        found = torch.linalg.pinv((slopes / sizes).mT) @ weight / sizes
+        found = damped(slopes, weight, damping) if damping else least_squares(slopes, weight)
         return found.to(next(iter(seen.update.values())))
+
+
+def least_squares(slopes: Tensor, weight: Tensor) -> Tensor:
+    """What solves slopes' x = weight; short slopes count as much as long ones."""
+    sizes = slopes.norm(dim=-1, keepdim=True).clamp_min(torch.finfo(slopes.dtype).tiny)
+    return torch.linalg.pinv((slopes / sizes).mT) @ weight / sizes
+
+
+def damped(slopes: Tensor, weight: Tensor, damping: float) -> Tensor:
+    """The same, held near zero where the slopes say little; `damping` in units of their mean square."""
+    products = slopes @ slopes.mT
+    size = products.diagonal(dim1=-2, dim2=-1).mean(-1)[:, None, None].clamp_min(torch.finfo(slopes.dtype).tiny)
+    ridge = damping * size * torch.eye(products.shape[-1]).to(products)
+    return torch.linalg.solve(products + ridge, slopes @ weight)
 
 
 def as_rows(places: Tensor, width: int) -> Tensor:

@@ -1,0 +1,75 @@
+"""`april-search`: where noise spoils the closed form, a search goes on from what is left of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from scenes import CLASSES, MEAN, STD, drawn, one_hot, seen_in, smooth
+from torch import Tensor, nn
+
+from gradveil.attacks.april import april, find_embedding
+from gradveil.attacks.april_search import april_search, read_damped
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.scenario import Scenario, ThreatModel
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch
+from gradveil.defenses.gaussian import Gaussian
+from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.models.vit import vit
+
+SHAPE = (3, 16, 16)
+SOME = Gaussian(scale=1e-4)
+
+
+def patches(examples: int = 1, model: nn.Module | None = None) -> Scenario:
+    shape = SHAPE if model is None else (3, 8, 8)
+    sizes = {"width": 48, "heads": 2, "depth": 2, "patch": 4, "mean": MEAN, "std": STD}
+    model = model or vit(classes=CLASSES, shape=shape, **sizes)
+    like = next(model.parameters())
+    private = Batch(drawn(3, examples, *shape, seed=5).to(like), one_hot(3, examples).to(like))
+    return Scenario(name="patches", model=model, private=private, names=("a", "b", "c"), threat=ThreatModel())
+
+
+def quality(images: Tensor, scenario: Scenario) -> Tensor:
+    return peak_signal_to_noise(images, scenario.private.images)
+
+
+def test_it_goes_on_where_the_closed_form_ends() -> None:
+    scenario = patches()
+    seen = seen_in(scenario, SOME)
+    assert not april().reconstruct(seen, Seed(0)).found.any()
+    read = quality(read_damped(seen), scenario)
+    got = april_search(steps=60, tv=1e-3).reconstruct(seen, Seed(0))
+    assert (read > quality(torch.full_like(got.images, 0.5), scenario) + 3).all()
+    assert quality(got.images, scenario).mean() > read.mean()
+
+
+def test_an_update_that_nothing_disturbed_needs_no_damping() -> None:
+    scenario = patches()
+    assert (quality(read_damped(seen_in(scenario)), scenario) > 60).all()
+
+
+def test_damping_helps_against_noise() -> None:
+    """The plain equations lose more."""
+    scenario = patches()
+    seen = seen_in(scenario, Gaussian(scale=1e-3))
+    embedding = find_embedding(seen)
+    plain = embedding.inputs.invert(embedding.read(seen)).unsqueeze(1).clamp(0, 1)
+    assert quality(read_damped(seen), scenario).mean() > quality(plain, scenario).mean()
+
+
+@pytest.mark.parametrize(("examples", "make", "why"), [(2, None, "alone"), (1, smooth, "no patch embedding")])
+def test_what_it_cannot_read_is_left_out(examples: int, make: Callable[[], nn.Module] | None, why: str) -> None:
+    seen = seen_in(patches(examples, make and make()))
+    for run in (april_search().check, lambda seen: april_search().reconstruct(seen, Seed(0))):
+        with pytest.raises(NotApplicableError, match=why):
+            run(seen)
+
+
+def test_the_prior_alone_does_not_look_at_the_update() -> None:
+    scenario = patches()
+    blind = april_search(steps=2, tv=1e-3).prior_only()
+    pictures = [blind.reconstruct(seen_in(scenario, defense), Seed(0)).images for defense in (SOME, Gaussian(scale=1))]
+    assert torch.equal(*pictures)
