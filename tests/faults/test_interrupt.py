@@ -53,15 +53,16 @@ def command(*arguments: str) -> None:
     main(arguments)
 
 
-def began(child: Child, folder: Path) -> bool:
-    """At work, or at its end already."""
-    return (folder / "journal.jsonl").exists() or not child.is_running()
+def began(child: Child) -> bool:
+    """At work, as its first line of progress says, or at its end already. A journal may be that of the run before."""
+    return (child.output.exists() and bool(child.output.read_text())) or not child.is_running()
 
 
 def is_interrupted(folder: Path, after: float, *numbers: signal.Signals) -> bool:
     """Whether the command was still at work; if so, it leaves and says what it keeps."""
+    folder.with_suffix(".log").unlink(missing_ok=True)
     child = forked(partial(command, *SEARCH, str(folder)), folder.with_suffix(".log"))
-    until(lambda: began(child, folder))
+    until(lambda: began(child))
     time.sleep(after)
     for number in numbers:
         child.kill(number)
