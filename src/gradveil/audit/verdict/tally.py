@@ -9,7 +9,7 @@ from functools import cached_property
 from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
-from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimates, worst_per_picture
+from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimate_blank, estimates, worst_per_picture
 from gradveil.audit.verdict.identify import DECIDED_ALREADY, Search, searches, unreliable_searches
 from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines, Guise, count_guises, guises_of
 from gradveil.core.interval import Interval, at_least, at_most_of, share_interval
@@ -105,6 +105,11 @@ class Tally:
     def worst(self) -> dict[str, Estimate]:
         """By metric; for each picture the attack that saw most of it."""
         return estimates(worst_per_picture(self.records, self.facts), self.facts)
+
+    @cached_property
+    def blank(self) -> Estimate | None:
+        """What a guess that looks at no update reaches."""
+        return estimate_blank(self.records)
 
     @property
     def has_adaptive(self) -> bool:

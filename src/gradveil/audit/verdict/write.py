@@ -99,6 +99,7 @@ def _cell(cell: CellResult, run: Run) -> dict[str, Any]:
         "identified": cell.identified,
         "update_bytes": run.update_bytes(cell.scenario, cell.defense),
         "metrics": {name: _estimate(value) for name, value in cell.metrics.items()},
+        "blank": _estimate(cell.blank) if cell.blank else None,
         "flags": dict(sorted(cell.flags.items())),
     }
 
