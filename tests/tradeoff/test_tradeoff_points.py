@@ -170,7 +170,7 @@ def test_baselines_are_always_there_and_nobody_twice() -> None:
         (
             {"measure": "lpips"},
             "measure: must be leaked or one of the metrics "
-            "(psnr, ssim, retrieval, psnr-symmetric, retrieval-symmetric), got 'lpips'",
+            "(psnr, ssim, retrieval, retrieval-rank, psnr-symmetric, retrieval-symmetric), got 'lpips'",
         ),
         ({"metrics": ("psnr",)}, "metrics: must include psnr and retrieval"),
         ({"split": "half"}, "split: must be iid"),

@@ -93,6 +93,8 @@ def judgments(verdict: Verdict) -> Iterator[str]:
         tally = finding.tally
         where = f" ({tally.scenario})" if tally.is_aside else ""
         yield f"{tally.defense}{where}: {finding.verdict}. {' '.join(finding.reasons)}"
+        if tally.rank:
+            yield f"{tally.defense}{where}: the original has {tally.rank}"
     yield from describe_corridors(verdict)
     yield f"verdict: {verdict.word}, under {verdict.under}"
     if verdict.flags:
