@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor
@@ -113,4 +113,4 @@ def judge(
 def judge_blank(case: Case) -> Entry:
     """One picture in the mean public color: what needs no update."""
     truth = victims(case)
-    return replace(judge(case, "blank", case.blank.expand(truth.shape), None, 0.0), steps=None)
+    return judge(case, "blank", case.blank.expand(truth.shape), None, 0.0)
