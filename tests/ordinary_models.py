@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
+from ordinary_networks import CLASSES, MORE, SIDE, WIDTH
 from torch import Tensor, nn
-
-CLASSES, SIDE, WIDTH = 5, 8, 16
 
 
 class FunctionalAttention(nn.Module):
@@ -241,6 +240,7 @@ ORDINARY: dict[str, Callable[[], nn.Module]] = {
     "GroupNorm": lambda: network(convolved(3, WIDTH, lambda width: nn.GroupNorm(4, width))),
     "InstanceNorm": lambda: network(convolved(3, WIDTH, lambda width: nn.InstanceNorm2d(width, affine=True))),
     "in-place residual": resnet,
+    **MORE,
 }
 
 

@@ -57,7 +57,8 @@ def test_help_needs_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", probe], check=False).returncode == 0
 
 
-@pytest.mark.parametrize("command", [[], ["audit"], ["report"], ["list"], ["bench"], ["bench", "engine"]])
+@pytest.mark.parametrize("command", [[], ["audit"], ["report"], ["list"], ["bench"], ["bench", "engine"],
+                                     ["bench", "strength"], ["bench", "strength", "export"]])  # fmt: skip
 def test_every_command_has_help_with_examples(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert code(*command, "--help") == 0
     text = capsys.readouterr().out

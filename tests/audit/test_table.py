@@ -21,7 +21,8 @@ from gradveil.core.errors import ConfigError
 from gradveil.experiment.journal import Journal
 from gradveil.experiment.record import Record
 
-FIXED = ["key", "status", "scenario", "defense", "attack", "attacker", "control", "client", "example", "seed", "loss"]
+FIXED = ["key", "status", "scenario", "defense", "attack", "attacker", "control", "client", "example", "seed", "loss",
+         "blank"]  # fmt: skip
 
 
 def record(number: int, **changes: Any) -> Record:

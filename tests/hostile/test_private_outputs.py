@@ -67,6 +67,7 @@ COMMANDS = [
      "out/gan.safetensors"],
     ["bench", "--help"],
     ["bench", "engine", "--images", "1", "--steps", "1"],
+    ["bench", "strength", "export", "--only", "mlp-*", "--out", "out/exported"],
 ]  # fmt: skip
 FINDS = {"gate": 1, "capture show": 0}  # exit codes other than 0: what was audited here leaks
 PREPARE = """

@@ -10,6 +10,7 @@ from gradveil.core.interval import at_least, at_most
 from gradveil.metrics import METRICS
 from gradveil.metrics.features import FeatureGallery, of_model
 from gradveil.metrics.nearest import copies, rivals_ahead
+from gradveil.metrics.retrieval import count_ahead
 
 TRIES = 400
 GALLERY = torch.rand(200, 3, 8, 8, generator=torch.Generator().manual_seed(5))
@@ -171,3 +172,29 @@ def test_detail_of_noise_is_at_chance():
     guesses, truths = (torch.rand(TRIES, 1, 3, 8, 8, generator=rng) for _ in range(2))
     hits = int(METRICS["retrieval-detail"](gallery=GALLERY[:9]).score(guesses, truths).sum())
     assert at_least(hits, TRIES, 0.999) < 0.1 < at_most(hits, TRIES, 0.999)
+
+
+def test_the_rank_is_one_more_than_the_rivals_that_are_as_near() -> None:
+    guess, truth = (torch.rand(2, 3, 3, 8, 8, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2))
+    rows = (one.flatten(0, 1).flatten(1).double().numpy() for one in (guess, truth))
+    expected = np.array(one_by_one(*rows, GALLERY.flatten(1).double().numpy())) + 1
+    found = METRICS["retrieval-rank"](gallery=GALLERY).score(guess, truth)
+    assert found.flatten().tolist() == expected.tolist()
+    assert len(set(expected.tolist())) > 2
+    assert METRICS["retrieval-rank"](gallery=GALLERY).score(truth, truth).unique().tolist() == [1.0]
+
+
+def test_distances_are_computed_once_for_all_that_ask(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = []
+    monkeypatch.setitem(count_ahead.__globals__, "rivals_ahead", lambda *given: calls.append(1) or rivals_ahead(*given))
+    metrics = [METRICS[name](gallery=GALLERY) for name in ("retrieval", "retrieval-top5", "retrieval-rank")]
+    truth, guess = torch.rand(1, 3, 3, 8, 8), torch.rand(1, 3, 3, 8, 8)
+    first = [metric.score(guess, truth) for metric in metrics]
+    assert len(calls) == 1
+    guess.copy_(truth)  # the same tensor with other numbers is another picture
+    assert metrics[2].score(guess, truth).unique().tolist() == [1.0]
+    fewer = GALLERY[:9]
+    other = [metric.among(fewer).score(guess, truth) for metric in metrics if metric.among]
+    assert len(calls) == 3
+    assert first[2].max() > 1
+    assert len(other) == 3

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 from tradeoff_fakes import candidate, example, leakage, outcome
 
 from gradveil.report.tradeoff_chart import Mark, TradeoffChart, _box, _shared
+from gradveil.tradeoff.estimates import of_pictures
 from gradveil.tradeoff.page import narrow, plot, write_study_page
+from gradveil.tradeoff.summary import columns, row
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -110,3 +113,13 @@ def test_what_is_exact_does_not_press_the_others_together() -> None:
     assert "151.00" in chart.marks[0].tooltip
     assert "60 and above at 60" in chart.x
     assert "above" not in plot(example(), "psnr").x
+
+
+def test_beside_psnr_stands_what_a_blank_picture_reaches() -> None:
+    found = example()
+    point = found.points[0]
+    assert point.leakage is not None
+    with_blank = replace(point, leakage=replace(point.leakage, blank=of_pictures([11.25, 13.75])))
+    assert dict(zip(columns(found), row(with_blank, "psnr"), strict=True))["blank, dB"].startswith("12.5")
+    assert with_blank.to_json()["leakage"]["blank"]["mean"] == 12.5
+    assert "blank, dB" not in columns(replace(found, settings={**found.settings, "measure": "leaked"}))

@@ -181,6 +181,9 @@ def _validate_scores(record: Record, folder: Path) -> Record:
         if not 0 <= value <= 1 and facts_of(name.removesuffix(FED)).kind == "rate":
             where = f"{folder / 'journal.jsonl'}: {record.key}"
             raise ConfigError(f"{where}: {name} must be between 0 and 1, got {value:g}, restore the file")
+        if value < 1 and facts_of(name.removesuffix(FED)).kind == "rank":
+            where = f"{folder / 'journal.jsonl'}: {record.key}"
+            raise ConfigError(f"{where}: {name} must be 1 or more, got {value:g}, restore the file")
     if record.status == "ok" and (finite or record.ranks):  # a line-up has ranks and no score
         return replace(record, scores=finite)
     return replace(record, status="failed", scores={}, reason=record.reason or "no finite score")

@@ -13,7 +13,7 @@ from gradveil.experiment.record import Record
 
 FORMULA = ("=", "+", "-", "@")  # a spreadsheet runs a cell that begins so
 NAMES = ("key", "status", "scenario", "defense", "attack", "attacker", "control", "client")  # text, fields of a record
-NUMBERS = ("example", "seed", "loss")
+NUMBERS = ("example", "seed", "loss", "blank")  # blank: dB of the mean public picture
 DOUBTS = ("flags", "reason")
 
 
@@ -53,6 +53,7 @@ def _row(record: Record, scores: Sequence[str], ranks: Sequence[str]) -> list[st
         str(record.example),
         str(record.seed),
         _number(record.loss),
+        _number(record.blank),
         *(_number(record.scores.get(name)) for name in scores),
         *(";".join(map(str, record.ranks.get(name, ()))) for name in ranks),
         _text(";".join(record.flags)),

@@ -194,7 +194,7 @@ def audit(
         list[str] | None,
         OUT(
             "Metric to compute (`gradveil list metrics`); repeatable (default psnr, ssim, "
-            "retrieval, retrieval-top5, psnr-symmetric and retrieval-symmetric).",
+            "retrieval, retrieval-top5, retrieval-rank, psnr-symmetric and retrieval-symmetric).",
             metavar=METHOD,
         ),
     ] = None,

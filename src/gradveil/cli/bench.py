@@ -1,4 +1,4 @@
-"""`gradveil bench`: how fast the engine is here, against one victim at a time."""
+"""`gradveil bench`: how fast the engine is here, and how strong the attacks are."""
 
 from __future__ import annotations
 
@@ -8,10 +8,14 @@ from typing import Annotated
 import typer
 
 from gradveil.cli._help import DEVICE_FORM
+from gradveil.cli.bench_strength import strength
 
 bench = typer.Typer(
-    help="Measure the speed of the attack engine on this machine.", no_args_is_help=True, rich_markup_mode="rich"
+    help="Measure the speed of the attack engine and the strength of the attacks.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
 )
+bench.add_typer(strength, name="strength")
 
 
 @bench.callback()

@@ -66,8 +66,8 @@ def audit(
         pictures: With `capture`: the row numbers in `data` of the clients' pictures, client after client.
         defenses: Defenses as `NAME[:k=v,...]` (default: none, gaussian:scale=0.01 and prune:ratio=0.9).
         attacks: Attacks as `NAME[:k=v,...]` (default autoattack).
-        metrics: Metrics as `NAME[:k=v,...]` (default psnr, ssim, retrieval, retrieval-top5, psnr-symmetric and
-            retrieval-symmetric).
+        metrics: Metrics as `NAME[:k=v,...]` (default psnr, ssim, retrieval, retrieval-top5, retrieval-rank,
+            psnr-symmetric and retrieval-symmetric).
         images: Number of clients to attack, with `batch_size` pictures each (default 8).
         batch_size: Pictures per client (default 1).
         local_steps: Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).

@@ -69,7 +69,15 @@ def default_attacks() -> dict[str, Choice]:
     return {"autoattack": Choice(name="autoattack")}
 
 
-DEFAULT_METRICS = ("psnr", "ssim", "retrieval", "retrieval-top5", "psnr-symmetric", "retrieval-symmetric")
+DEFAULT_METRICS = (
+    "psnr",
+    "ssim",
+    "retrieval",
+    "retrieval-top5",
+    "retrieval-rank",
+    "psnr-symmetric",
+    "retrieval-symmetric",
+)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, cast, get_args
 from torch import Tensor
 
 Column = Literal["worst", "most", "median", "mean"]
-Kind = Literal["mean", "rate"]
+Kind = Literal["mean", "rate", "rank"]
 Score = Callable[[Tensor, Tensor], Tensor]
 FED = "_fed"  # ends the name of a score against the picture as it was fed to the model
 
@@ -36,11 +36,11 @@ class Facts:
 
     name: in configs and journals. label: in tables and plots. unit: after a number, such as dB.
     more_is_leakier: whether a higher value shows more of the picture. kind: "rate" of values that are 0 or 1 (intervals
-    by Clopper and Pearson), or "mean" (by bootstrap). columns: of a table, "most" is the 95th percentile of leakage.
-    digits: behind the point. tolerance: how far rounding on another device may move a value. exact: from this value on
-    a copy is exact, and plots end. lookup: of metrics that look for the original in a gallery. perceptual: whether it
-    follows what people call similar. about: what is compared. as_fed: whether reconstructions are also compared with
-    the picture as it was fed to the model.
+    by Clopper and Pearson), "mean" (by bootstrap), or "rank" of places from 1 on (by bootstrap). columns: of a table,
+    "most" is the 95th percentile of leakage. digits: behind the point. tolerance: how far rounding on another device
+    may move a value. exact: from this value on a copy is exact, and plots end. lookup: of metrics that look for the
+    original in a gallery. perceptual: whether it follows what people call similar. about: what is compared. as_fed:
+    whether reconstructions are also compared with the picture as it was fed to the model.
     """
 
     name: str

@@ -13,6 +13,7 @@ from gradveil.metrics.retrieval import (
     retrieval_detail,
     retrieval_features,
     retrieval_features_top5,
+    retrieval_rank,
     retrieval_top5,
 )
 from gradveil.metrics.ssim import ssim
@@ -29,6 +30,7 @@ METRICS: dict[str, Builder] = {
     "jaccard": jaccard,
     "retrieval": retrieval,
     "retrieval-top5": retrieval_top5,
+    "retrieval-rank": retrieval_rank,
     "retrieval-symmetric": retrieval_symmetric,
     "retrieval-detail": retrieval_detail,
     "retrieval-features": retrieval_features,

@@ -14,13 +14,14 @@ from gradveil.report.corridor import describe_corridors
 from gradveil.report.scores import list_metrics
 
 COLUMNS = ("defense", "attack", "attacker", "attempted", "failed", "leaked", "identified")
+BLANK = "blank"  # the mean public picture in the place of the reconstruction
 MOST_REASONS = 3
 
 
 def columns(metrics: Sequence[Facts]) -> list[str]:
-    """The first metric in full, of the others the worst picture."""
+    """The first metric in full and beside a blank picture, of the others the worst picture."""
     names = [f"{one.label} worst" for one in metrics]
-    return [*COLUMNS, *names[:1], *(["mean", "95 % CI"] if names else []), *names[1:]]
+    return [*COLUMNS, *names[:1], *(["mean", "95 % CI", BLANK] if names else []), *names[1:]]
 
 
 def row(cell: CellResult, metrics: Sequence[Facts]) -> list[str]:
@@ -31,6 +32,8 @@ def row(cell: CellResult, metrics: Sequence[Facts]) -> list[str]:
     ]
     each = [_estimate(cell.metrics.get(one.name), one, in_full=one is metrics[0]) for one in metrics]
     head = [cell.defense, cell.attack, cell.attacker, str(cell.attempted), str(cell.failed)]
+    if each:
+        each[0].append("-" if cell.blank is None else f"{cell.blank.mean:.{metrics[0].digits}f}")
     return [*head, *found, *(text for texts in each for text in texts)]
 
 
@@ -90,6 +93,8 @@ def judgments(verdict: Verdict) -> Iterator[str]:
         tally = finding.tally
         where = f" ({tally.scenario})" if tally.is_aside else ""
         yield f"{tally.defense}{where}: {finding.verdict}. {' '.join(finding.reasons)}"
+        if tally.rank:
+            yield f"{tally.defense}{where}: the original has {tally.rank}"
     yield from describe_corridors(verdict)
     yield f"verdict: {verdict.word}, under {verdict.under}"
     if verdict.flags:

@@ -17,6 +17,7 @@ from gradveil.audit.plan import UNDEFENDED, Cell, Grid
 from gradveil.audit.runner import attack
 from gradveil.audit.score import Judge
 from gradveil.audit.trial import Trial
+from gradveil.audit.verdict.estimate import estimate_blank
 from gradveil.audit.verdict.leak import CLOSENESS, Baselines
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
@@ -94,7 +95,7 @@ def _confirmation(attacker: str, records: Sequence[Record], baselines: Baselines
     if not fine:
         return None
     decibels = [r.scores[CLOSENESS.name] for r in fine]
-    interval = mean_interval(decibels)
+    interval, blank = mean_interval(decibels), estimate_blank(fine)
     return Confirmed(
         attacker=attacker,
         pictures=len(fine),
@@ -103,6 +104,7 @@ def _confirmation(attacker: str, records: Sequence[Record], baselines: Baselines
         low=None if interval is None else interval.low,
         high=None if interval is None else interval.high,
         psnr_fed=mean(r.scores[CLOSENESS.name + FED] for r in fine),
+        blank=None if blank is None else blank.mean,
         identified=sum(map(baselines.is_identified, fine)),
         leaked=sum(map(baselines.is_leaked, fine)),
     )

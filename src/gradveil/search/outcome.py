@@ -28,6 +28,7 @@ class Confirmed:
     low: float | None
     high: float | None
     psnr_fed: float  # against the picture as fed
+    blank: float | None = None  # of the mean public picture against the private one
     identified: int
     leaked: int
 

@@ -28,6 +28,7 @@ COLUMNS = (
     "FSIM",
     "PSNR unaware",
     "adaptive",
+    "blank",
     "leaked",
 )
 
@@ -51,10 +52,11 @@ def _score_cells(one: Scored) -> list[str]:
 def _confirmed_cells(seen: Iterable[Confirmed]) -> list[str]:
     by = {one.attacker: one for one in seen}
     if not by:
-        return ["-"] * 3
+        return ["-"] * 4
     decibels = [f"{by[who].psnr:.1f}" if who in by else "-" for who in ATTACKERS]
     worst = max(by.values(), key=lambda one: one.leaked)
-    return [*decibels, f"{worst.leaked} of {worst.pictures}"]
+    blank = "-" if worst.blank is None else f"{worst.blank:.1f}"
+    return [*decibels, blank, f"{worst.leaked} of {worst.pictures}"]
 
 
 def sentences(outcome: SearchOutcome) -> Iterator[str]:

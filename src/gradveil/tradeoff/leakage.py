@@ -150,12 +150,17 @@ class Leakage:
     under: str
     positive: str  # what the positive control says
     adaptive: bool  # whether an attacker who knows the defense was tried, or there is no defense to know
+    blank: Between | None = None  # of the same pictures, what the mean public picture reaches in PSNR
     broken: str = ""  # why these numbers say nothing
     flags: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        plain = {key: value for key, value in vars(self).items() if key not in ("values", "measures")}
-        return {**plain, "measures": {name: value.to_json() for name, value in self.measures.items()}}
+        plain = {key: value for key, value in vars(self).items() if key not in ("values", "measures", "blank")}
+        return {
+            **plain,
+            "blank": self.blank and self.blank.to_json(),
+            "measures": {name: value.to_json() for name, value in self.measures.items()},
+        }
 
 
 def read_leakage(folder: Path) -> Leakage:
@@ -178,6 +183,7 @@ def read_leakage(folder: Path) -> Leakage:
         under=verdict.under,
         positive=verdict.positive.message if verdict.positive else "none in this run",
         adaptive=all(tally.undefended or tally.has_adaptive for tally in tallies),
+        blank=_blank(records),
         broken=_broken(run, tallies, verdict),
         flags=verdict.flags,
     )
@@ -201,6 +207,16 @@ def _values(run: Run, records: Sequence[Record], verdict: Verdict) -> dict[str, 
 def _measures(values: Mapping[str, Mapping[str, float]]) -> dict[str, Between]:
     rates = {name: of_share(int(sum(v.values())), len(v)) for name, v in values.items() if name in COUNTED and v}
     return rates | {name: of_pictures(list(v.values())) for name, v in sorted(values.items()) if name not in COUNTED}
+
+
+def _blank(records: Sequence[Record]) -> Between | None:
+    """Each picture once: it does not depend on the attack."""
+    found = {
+        f"{by_victim(record.scenario)}/{record.client}/{record.example}": record.blank
+        for record in records
+        if record.blank is not None
+    }
+    return of_pictures(list(found.values())) if found else None
 
 
 def _broken(run: Run, tallies: Sequence[Tally], verdict: Verdict) -> str:

@@ -70,7 +70,7 @@ class StudySettings:
     attacked_seeds: int = 1  # trainings whose models are attacked
     attacks: tuple[str, ...] = ()  # NAME[:k=v,...]; none given: autoattack, of few steps in the quick budget
     budget: Effort = "quick"
-    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval", "psnr-symmetric", "retrieval-symmetric")
+    metrics: tuple[str, ...] = ("psnr", "ssim", "retrieval", "retrieval-rank", "psnr-symmetric", "retrieval-symmetric")
     lpips_weights: str = ""
     measure: str = "psnr"  # what the plot calls leakage: one of the metrics, or leaked
     noise: tuple[float, ...] = (1e-3, 3e-3, 1e-2)  # scales of the baseline that every defense is compared with

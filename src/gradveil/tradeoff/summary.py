@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradveil.audit.verdict.leak import CLOSENESS
 from gradveil.tradeoff.estimates import Between
 from gradveil.tradeoff.leakage import measure_facts
 from gradveil.tradeoff.outcome import Point, StudyOutcome
 from gradveil.tradeoff.points import FLAGS
 
-ON_FRONT, NOTHING = "front", "-"
+ON_FRONT, NOTHING, BLANK = "front", "-", "blank, dB"
 
 
 def columns(outcome: StudyOutcome) -> tuple[str, ...]:
-    leakage = measure_facts(outcome.measure).heading
-    return ("defense", "accuracy, %", "cost, points", "leaked", "identified", leakage, "verdict", "beside noise", "")
+    leakage = (measure_facts(outcome.measure).heading, *((BLANK,) if shows_blank(outcome.measure) else ()))
+    return ("defense", "accuracy, %", "cost, points", "leaked", "identified", *leakage, "verdict", "beside noise", "")
+
+
+def shows_blank(measure: str) -> bool:
+    """Whether the mean public picture stands beside it."""
+    return measure == CLOSENESS.name
 
 
 def rows(outcome: StudyOutcome) -> list[list[str]]:
@@ -31,6 +37,7 @@ def row(point: Point, measure: str) -> list[str]:
         f"{seen.leaked} of {seen.pictures}" if seen else NOTHING,
         f"{seen.identified} of {seen.pictures}" if seen else NOTHING,
         between(value, measure_facts(measure).digits),
+        *([between(seen.blank if seen else None, CLOSENESS.digits)] if shows_blank(measure) else []),
         verdict_of(point),
         beside(point),
         ON_FRONT if point.on_front else "",

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 
 import numpy as np
 
-from gradveil.audit.verdict.leak import IDENTIFICATION, Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines
 from gradveil.core.interval import Interval, mean_interval, rate_interval
 from gradveil.core.metric import Facts
 from gradveil.experiment.record import Record
@@ -65,6 +65,16 @@ def scores_of(records: Iterable[Record]) -> dict[str, list[float]]:
     return dict(sorted(found.items()))
 
 
+def estimate_blank(records: Iterable[Record]) -> Estimate | None:
+    """The metric that decides, of the mean public picture in the place of reconstructions; each picture counts once."""
+    found = {
+        (record.scenario, record.client, record.example): record.blank
+        for record in records
+        if record.status == "ok" and record.blank is not None
+    }
+    return estimate(CLOSENESS, list(found.values()))
+
+
 def worst_per_picture(records: Iterable[Record], facts: FactsOf) -> dict[str, list[float]]:
     """By metric, for every picture what the attack that saw most of it in this metric saw."""
     pictures: dict[tuple[str, str, int], list[Record]] = defaultdict(list)
@@ -111,6 +121,11 @@ class CellResult:
     @cached_property
     def metrics(self) -> Mapping[str, Estimate]:
         return estimates(scores_of(self.records), self.facts)
+
+    @cached_property
+    def blank(self) -> Estimate | None:
+        """What a guess that looks at no update reaches."""
+        return estimate_blank(self.records)
 
     @cached_property
     def flags(self) -> Counter[str]:

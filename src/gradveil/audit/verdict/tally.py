@@ -9,7 +9,8 @@ from functools import cached_property
 from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
-from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimates, worst_per_picture
+from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimate_blank, estimates, worst_per_picture
+from gradveil.audit.verdict.gallery_rank import GalleryRank, rank_in_gallery
 from gradveil.audit.verdict.identify import DECIDED_ALREADY, Search, searches, unreliable_searches
 from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines, Guise, count_guises, guises_of
 from gradveil.core.interval import Interval, at_least, at_most_of, share_interval
@@ -36,6 +37,7 @@ class Tally:
     shares: tuple[float, ...] = ()  # of each update, how many of its scored pictures leaked or were identified
     chance: float | None  # that a picture is identified by one of the attacks in some guise though none saw anything
     as_sent: bool = False  # what real clients sent, of whom none told a defense
+    rank: GalleryRank | None = None  # at which place of the gallery the original stands
     searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
     bytes: int | None = None  # of one client's update
     facts: FactsOf = field(default=facts_of, repr=False)
@@ -106,6 +108,11 @@ class Tally:
         """By metric; for each picture the attack that saw most of it."""
         return estimates(worst_per_picture(self.records, self.facts), self.facts)
 
+    @cached_property
+    def blank(self) -> Estimate | None:
+        """What a guess that looks at no update reaches."""
+        return estimate_blank(self.records)
+
     @property
     def has_adaptive(self) -> bool:
         return any(record.attacker == "adaptive" for record in self.records)
@@ -168,6 +175,7 @@ def _tally(
         otherwise=len(_found_otherwise(by_place, baselines, found) - identified - leaked),
         shares=_shares(by_place, identified | leaked),
         chance=1 - (1 - 1 / run.gallery) ** (tries * len(guises_of(records))) if measured and run.gallery else None,
+        rank=rank_in_gallery(by_place, run.gallery, tries),
         searches=found,
         bytes=run.update_bytes(scenario, defense),
         facts=run.facts,

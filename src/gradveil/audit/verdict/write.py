@@ -71,6 +71,7 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "attempted": tally.attempted,
         "failed": tally.failed,
         "searches": {search.metric: search.to_json() for search in tally.searches},
+        "rank": tally.rank.to_json() if tally.rank else None,
         "update_bytes": tally.bytes,
         "metrics": {name: _estimate(value) for name, value in tally.worst.items()},
     }
@@ -99,6 +100,7 @@ def _cell(cell: CellResult, run: Run) -> dict[str, Any]:
         "identified": cell.identified,
         "update_bytes": run.update_bytes(cell.scenario, cell.defense),
         "metrics": {name: _estimate(value) for name, value in cell.metrics.items()},
+        "blank": _estimate(cell.blank) if cell.blank else None,
         "flags": dict(sorted(cell.flags.items())),
     }
 

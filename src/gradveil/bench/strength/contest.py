@@ -1,0 +1,116 @@
+"""Every attack on one case. `autoattack` runs first; each search then gets the steps that take as long as it took."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from gradveil.attacks import ATTACKS
+from gradveil.bench.strength.cases import Case, victims
+from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.check import options_of
+from gradveil.core.compute import Compute
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed
+from gradveil.metrics import align
+from gradveil.metrics.psnr import peak_signal_to_noise
+from gradveil.metrics.retrieval import count_ahead
+from gradveil.metrics.ssim import structural_similarity
+
+OURS = "autoattack"
+# one of each kind; what has nothing to work on in a setting is left out of it
+CONTESTANTS = (
+    "linear",
+    "april",
+    "spear",
+    "r-gap",
+    "dlg",
+    "invertgrad",
+    "headless",
+    "gradinversion",
+    "gradinversion-full",
+)
+LEAST = 4.0  # seconds for each search, where `autoattack` is done sooner by a closed form
+FEW, MORE = 5, 15  # steps by which a search is timed
+FEWEST, MOST = 20, 24_000  # steps of a search
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """What one attack made of all pictures of a case; lists are [client][example]."""
+
+    attack: str
+    psnr: list[list[float]]
+    ssim: list[list[float]]
+    rank: list[list[float]]  # in the gallery; 1 is the nearest
+    seconds: float | None  # of processor time, all clients together; None where a peer does not say
+    steps: int | None = None  # of a search, as many as fit the time
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    got: Reconstruction
+    seconds: float
+
+
+def run_contest(case: Case, steps: int, seed: Seed, compute: Compute = Compute()) -> Iterator[Entry]:
+    """`steps` are those of every stage of `autoattack`: what it takes is the time of all."""
+    ours = run_timed(ATTACKS[OURS](steps=steps), case, seed, compute)
+    yield judge(case, OURS, ours.got.images, ours.got.found, ours.seconds, steps)
+    budget = max(ours.seconds, LEAST)
+    for name in CONTESTANTS:
+        try:
+            taken = steps_within(ATTACKS[name], case, budget, seed, compute)
+            attack = ATTACKS[name]() if taken is None else ATTACKS[name](steps=taken)
+            attack.check(case.seen)
+            timed = run_timed(attack, case, seed, compute)
+        except NotApplicableError:
+            continue
+        yield judge(case, name, timed.got.images, timed.got.found, timed.seconds, taken)
+
+
+def run_timed(attack: Attack, case: Case, seed: Seed, compute: Compute) -> Timed:
+    """Processor time of this process, all its threads together: load of others does not count."""
+    begin = time.process_time()
+    got = attack.reconstruct(case.seen, seed, compute)
+    return Timed(got=got, seconds=time.process_time() - begin)
+
+
+def steps_within(make: Callable[..., Attack], case: Case, budget: float, seed: Seed, compute: Compute) -> int | None:
+    """The steps of a search that take so many seconds, by the time of a few; None of what takes no steps."""
+    if "steps" not in options_of(make):
+        return None
+    make(steps=FEW).check(case.seen)
+    run_timed(make(steps=FEW), case, seed, compute)  # warm up
+    few, more = (run_timed(make(steps=count), case, seed, compute).seconds for count in (FEW, MORE))
+    each = max((more - few) / (MORE - FEW), 1e-6)
+    return int(min(max((budget - few) / each + FEW, FEWEST), MOST))
+
+
+def judge(
+    case: Case, attack: str, images: Tensor, found: Tensor | None, seconds: float | None, steps: int | None = None
+) -> Entry:
+    """As an audit does: matched to the originals of each batch, what is no number counts as black."""
+    truth, shown = victims(case), images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
+    matched = align(shown, truth, None if found is None else found.cpu()).images
+    return Entry(
+        attack=attack,
+        psnr=peak_signal_to_noise(matched, truth).tolist(),
+        ssim=structural_similarity(matched, truth).tolist(),
+        rank=(count_ahead(matched, truth, case.gallery) + 1).tolist(),
+        seconds=seconds,
+        steps=steps,
+    )
+
+
+def judge_blank(case: Case) -> Entry:
+    """One picture in the mean public color: what needs no update."""
+    truth = victims(case)
+    return judge(case, "blank", case.blank.expand(truth.shape), None, 0.0)
