@@ -135,10 +135,13 @@ class AuditExperiment(Experiment[None]):
         }
 
     def play(self, runner: Runner) -> None:
-        order = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [self.groups]
-        runner.progress.begin(count_missing(runner, order) + sum(not runner.is_done(c.own_keys) for c in self.lineups))
+        first, *others = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [[], self.groups]
+        missing = count_missing(runner, [first, *others])
+        runner.progress.begin(missing + sum(not runner.is_done(c.own_keys) for c in self.lineups))
+        judge = judge_of(self.audit)
+        run_waves(runner, [first], judge)  # pictures to look at, soon
         run_lineups(runner, self.lineups, gallery_of(self.audit))
-        run_waves(runner, order, judge_of(self.audit))
+        run_waves(runner, others, judge)
 
     @property
     def cells(self) -> list[Cell | LineUpCell]:
