@@ -11,7 +11,7 @@ from torch import Tensor
 from gradveil.core.attack import Reconstruction
 from gradveil.core.observation import Observation
 from gradveil.engine.distance import Cosine
-from gradveil.engine.finish import ROUGHNESS
+from gradveil.engine.finish import ROUGHNESS, SMOOTHEST
 from gradveil.engine.matcher import Loop, OneTrial
 from gradveil.engine.priors.prior import TotalVariation
 
@@ -28,7 +28,7 @@ def compare(got: Reconstruction, seen: Observation) -> Reconstruction:
 
 def score_of(got: Reconstruction) -> Tensor:
     """match * roughness ** ROUGHNESS of each client, lower is better; not a number where the attack broke down."""
-    rough = TotalVariation().of(got.images.float()).clamp_min(1e-6) ** ROUGHNESS
+    rough = TotalVariation().of(got.images.float()).clamp_min(SMOOTHEST) ** ROUGHNESS
     return (got.loss.clamp_min(1e-12) * rough).float().cpu()
 
 
