@@ -78,6 +78,6 @@ invertgrad_ats = Preset(
 invertgrad_unsigned = Preset(
     search_pixels,
     "Inverting Gradients with the gradient itself instead of its sign, and a rate that falls along a cosine.\n\n"
-    f"Stronger than signed steps in most settings that were measured, weaker on some: see docs/methods/portfolio.md.\n{OPTIONS}",
+    f"Stronger than signed steps in some settings, weaker in others: docs/methods/portfolio.md has figures.\n{OPTIONS}",
     fixed=PARTS, signed=False, schedule=CosineDecay(),
 )  # fmt: skip
