@@ -102,6 +102,9 @@ LISTED = {
     "autoattack": AttackRow(easy={"steps": 150}, short={"steps": 20}),
     "invertgrad": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
     "headless": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
+    "invertgrad-unsigned": AttackRow(easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}),
+    "coarse-to-fine": AttackRow(easy={"steps": 150}, short={"steps": 30}),
+    "portfolio": AttackRow(easy={"steps": 160}, short={"steps": 16}),
     "known-policy": AttackRow(
         easy={"steps": 200, "tv": [1e-4, 1e-2]}, short={"steps": 30, "tv": [1e-4, 1e-2]}, defense=EITHER_SIDE
     ),

@@ -50,7 +50,7 @@ def test_autoattack_of_a_malicious_server_plants_first() -> None:
     functionals = [config.attack[name].options["functional"] for name in ("rtf", "rtf-fourier", "rtf-random")]
     assert functionals == ["mean", "fourier:32", "random"]
     assert config.attack["rtf"].options["neurons"] == 1024
-    assert (config.attack["cah"].options["examples"], config.attack["invertgrad"].options["steps"]) == (64, 7)
+    assert (config.attack["cah"].options["examples"], config.attack["portfolio"].options["steps"]) == (64, 7)
     assert config.sequence
 
 

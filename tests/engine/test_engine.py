@@ -152,7 +152,7 @@ def test_restarts_are_chosen_by_what_the_attacker_sees() -> None:
     assert images.shape == (3, 3, 1, 3, 8, 8)
     assert (total > match).all()  # the prior is in one and not in the other
     roughness = torch.stack([TotalVariation().of(one) for one in images])
-    by_hand = (match * roughness**0.25).argmin(1)
+    by_hand = (match * roughness).argmin(1)
     assert torch.equal(got.images, images[torch.arange(3), by_hand])
 
 
@@ -163,6 +163,7 @@ def test_selection_by_hand() -> None:
     assert by_objective(images, total, match).tolist() == [2]
     assert by_match_and_roughness(images, total, match).tolist() == [0]
     assert by_match_and_roughness(images[:, 1:], total[:, 1:], match[:, 1:]).tolist() == [0]
+    assert by_match_and_roughness(images, total, torch.tensor([[0.5, 0.2, 0.001]])).tolist() == [2]  # a blank can lose
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])

@@ -14,7 +14,7 @@ from scenes import one_hot, scene, seen_in, smooth
 from torch import Generator, Tensor
 
 from gradveil.attacks import ATTACKS
-from gradveil.attacks.autoattack import _compare
+from gradveil.attacks.compare import compare
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.attacks.known_policy import known_policy, shifted
 from gradveil.core.attack import Reconstruction
@@ -287,6 +287,6 @@ def test_an_ensemble_compares_its_stages_through_the_views() -> None:
     shape = replace(SHORT, steps=1).reconstruct(SEEN, Seed(0), DOUBLE)
     for pictures in (TRUTH.private.images, TRUTH.fed.images):
         got = replace(shape, images=pictures)
-        assert (_compare(got, SEEN).loss < 1e-9).all()
-        unaware = _compare(got, SEEN.unaware()).loss
+        assert (compare(got, SEEN).loss < 1e-9).all()
+        unaware = compare(got, SEEN.unaware()).loss
         assert (unaware < 1e-9).all() == (pictures is TRUTH.fed.images)

@@ -7,6 +7,7 @@ from gradveil.attacks.april import april
 from gradveil.attacks.april_search import april_search
 from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.cah import cah
+from gradveil.attacks.coarse_to_fine import coarse_to_fine
 from gradveil.attacks.cocktail_party import cocktail_party
 from gradveil.attacks.decode_carlini import decode_carlini
 from gradveil.attacks.decode_known import decode_known
@@ -18,13 +19,14 @@ from gradveil.attacks.gradinversion import (
     gradinversion_full_paper,
 )
 from gradveil.attacks.headless import headless
-from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats
+from gradveil.attacks.invertgrad import invertgrad, invertgrad_ats, invertgrad_unsigned
 from gradveil.attacks.known_policy import affine, known_policy, shifted, shifted_re_ats
 from gradveil.attacks.lbfgs_cosine import lbfgs_cosine, lbfgs_cosine_code
 from gradveil.attacks.learned_inverter import learned_inverter
 from gradveil.attacks.linear import linear
 from gradveil.attacks.linear_model import linear_model
 from gradveil.attacks.loda_inverse import loda_inverse, loda_inverse_paper
+from gradveil.attacks.portfolio import portfolio
 from gradveil.attacks.r_gap import r_gap
 from gradveil.attacks.rog import rog, rog_code, rog_paper
 from gradveil.attacks.rogs import rogs, rogs_paper
@@ -38,7 +40,10 @@ ATTACKS: dict[str, Callable[..., Attack]] = {
     "autoattack": autoattack,
     "invertgrad": invertgrad,
     "invertgrad-ats": invertgrad_ats,
+    "invertgrad-unsigned": invertgrad_unsigned,
     "headless": headless,
+    "coarse-to-fine": coarse_to_fine,
+    "portfolio": portfolio,
     "known-policy": known_policy,
     "shifted": shifted,
     "shifted-re-ats": shifted_re_ats,

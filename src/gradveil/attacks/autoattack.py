@@ -2,7 +2,7 @@
 attack suits the model at hand.
 
 An audit runs its stages as attacks of their own, so that each has its controls and the worst of them counts picture by
-picture; pictures that leaked drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
+picture; pictures recovered whole drop out of the stages that follow. Differs from AutoAttack: the stages are attacks on
 privacy, and a stage that has nothing to work on in a model is left out and named. Where the server may change the
 model, an audit runs the attacks of `PLANTED` first, `unmix` and `cah-separate` among them if a defense feeds copies;
 `AutoAttack` itself plants nothing.
@@ -15,15 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gradveil.attacks.april import april
+from gradveil.attacks.coarse_to_fine import coarse_to_fine
 from gradveil.attacks.cocktail_party import cocktail_party
-from gradveil.attacks.dlg import dlg
-from gradveil.attacks.gradinversion import gradinversion
-from gradveil.attacks.invertgrad import invertgrad
+from gradveil.attacks.compare import compare, keep_better
 from gradveil.attacks.learned_inverter import learned_inverter
 from gradveil.attacks.linear import linear
+from gradveil.attacks.portfolio import portfolio
 from gradveil.attacks.spear import spear
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.check import options_of
@@ -33,10 +32,6 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.paper import Paper
 from gradveil.core.seeds import Seed
-from gradveil.engine.distance import Cosine
-from gradveil.engine.finish import ROUGHNESS
-from gradveil.engine.matcher import Loop, OneTrial
-from gradveil.engine.priors.prior import TotalVariation
 
 PAPER = Paper(
     "Reliable Evaluation of Adversarial Robustness with an Ensemble of Diverse Parameter-free Attacks",
@@ -49,9 +44,8 @@ STAGES: Mapping[str, Callable[..., Attack]] = {
     "april": april,
     "cocktail-party": cocktail_party,
     "spear": spear,
-    "dlg": dlg,
-    "invertgrad": invertgrad,
-    "gradinversion": gradinversion,
+    "coarse-to-fine": coarse_to_fine,
+    "portfolio": portfolio,
 }
 # stage -> options of `learned-inverter`, where networks for it are given
 LEARNED: Mapping[str, Mapping[str, bool]] = {"learned-inverter": {}, "learned-inverter-search": {"search": True}}
@@ -70,7 +64,7 @@ EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one 
 
 
 def autoattack(*, steps: int | None = None, inverter: tuple[str, ...] | str = "") -> AutoAttack:
-    """The default: closed forms, then `dlg`, `invertgrad` and `gradinversion`, as far as they apply to the model.
+    """The default: closed forms, then `coarse-to-fine` and a `portfolio` of searches, as far as they apply.
 
     `steps` limits every stage that takes steps; without it each has its own. `inverter`: files of `gradveil
     train-inverter`, with which `learned-inverter` follows, alone and as the start of a search.
@@ -121,42 +115,14 @@ class AutoAttack(Attack):
         for name, stage in self.stages.items():
             try:
                 stage.check(seen.take(left))
-                got = _compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
+                got = compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
             except NotApplicableError as error:
                 notes.append(f"{name} left out: {error}")
                 continue
-            best, score = _better(best or got, got, score, left)
+            best, score = keep_better(best or got, got, score, left)
             left = [client for client in left if not best.loss[client] < EXPLAINED]
             if not left:
                 break
         if best is None:
             raise NotApplicableError(f"no stage applies, {'; '.join(notes)}", key="autoattack")
         return replace(best, notes=(*best.notes, *notes))
-
-
-def _compare(got: Reconstruction, seen: Observation) -> Reconstruction:
-    """With 1 - cosine as its loss, whatever the stage itself minimized; a stage that broke down stays so."""
-    like = next(iter(seen.update.values()))
-    seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
-    matcher, images = Loop(OneTrial.of(seen, Cosine())), got.images.to(like).nan_to_num(0, 0, 0)
-    views = seen.knowledge.views  # a stage reports the picture as fed or before that
-    match = torch.stack([matcher(images)[0], *(matcher(view.apply(images))[0] for view in views)]).amin(0)
-    return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan), converged=None)
-
-
-def _better(best: Reconstruction, got: Reconstruction, score: Tensor, left: list[int]) -> tuple[Reconstruction, Tensor]:
-    """Where a stage's result has the lower match * roughness ** 0.25 (see `selection`), it takes the place."""
-    rough = TotalVariation().of(got.images.float()).clamp_min(1e-6) ** ROUGHNESS
-    new = (got.loss.clamp_min(1e-12) * rough).float().cpu()
-    better = [place for place, client in enumerate(left) if new[place] < score[client]]  # false for NaN
-    to = [left[place] for place in better]
-
-    def take_better(old: Tensor, fresh: Tensor) -> Tensor:
-        old = old.clone()
-        old[to] = fresh[better]
-        return old
-
-    fields = ("images", "labels", "found", "loss")
-    merged = {name: take_better(getattr(best, name), getattr(got, name)) for name in fields}
-    backend = best.backend if got.backend in best.backend else f"{best.backend}, {got.backend}"
-    return replace(best, **merged, backend=backend), take_better(score, new)

@@ -14,7 +14,8 @@ from gradveil.core.preset import Preset
 from gradveil.engine.distance import Cosine, Distance
 from gradveil.engine.finish import by_match_and_roughness, by_objective
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.optimizer import Adam, Optimizer, Steps
+from gradveil.engine.layers import Part
+from gradveil.engine.optimizer import Adam, CosineDecay, Optimizer, Schedule, Steps
 from gradveil.engine.priors.prior import TotalVariation
 from gradveil.engine.spaces.space import Pixels, Start
 
@@ -24,8 +25,9 @@ PAPER = Paper(
     2020,
     "arXiv:2003.14053",
 )
+TENFOLD = Steps()
 TV_WEIGHTS = (1e-4, 1e-3, 1e-2, 3e-2, 1e-1)
-PARTS = ("distance", "optimizer")  # of a search; what tells the methods apart
+PARTS = ("distance", "optimizer", "signed", "schedule", "part")  # of a search; what tells the methods apart
 OPTIONS = """
 `steps`: steps per start; `tv`: weight of total variation, or several of which every picture gets each; `restarts`:
 starts per picture, by default one per TV weight; `rate`: length of the first steps; `start`: the picture to start
@@ -45,17 +47,21 @@ def search_pixels(
     without: tuple[str, ...] = (),
     distance: Callable[..., Distance] = Cosine,
     optimizer: Callable[..., Optimizer] = Adam,
+    signed: bool = True,
+    schedule: Schedule = TENFOLD,
+    part: Part = "all",
 ) -> Inversion:
-    """Signed steps from pixel to pixel value, with TV; every TV weight is tried on every picture."""
+    """Steps from pixel to pixel value, with TV; every TV weight is tried on every picture."""
     weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
     return Inversion(
         distance=distance(only=only, without=without),
         space=Pixels(start=start),
         priors=(TotalVariation(weights),) if any(weights) else (),
-        optimizer=optimizer(rate=rate, signed=True, schedule=Steps()),
+        optimizer=optimizer(rate=rate, signed=signed, schedule=schedule),
         steps=steps,
         restarts=restarts or len(weights),
         select=by_objective if len(weights) == 1 else by_match_and_roughness,
+        part=part,
     )
 
 
@@ -68,4 +74,10 @@ invertgrad_ats = Preset(
     "Inverting Gradients as ATS ran it: one TV weight of 1e-4, 4,800 steps, one start.\n\n"
     f"The rate falls tenfold after 3/8, 5/8 and 7/8 of the steps.\n{OPTIONS}",
     steps=4800, tv=1e-4, restarts=1,
+)  # fmt: skip
+invertgrad_unsigned = Preset(
+    search_pixels,
+    "Inverting Gradients with the gradient itself instead of its sign, and a rate that falls along a cosine.\n\n"
+    f"Stronger than signed steps in some settings, weaker in others: docs/methods/portfolio.md has figures.\n{OPTIONS}",
+    fixed=PARTS, signed=False, schedule=CosineDecay(),
 )  # fmt: skip

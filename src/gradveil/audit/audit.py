@@ -21,6 +21,7 @@ from gradveil.audit.score import Judge
 from gradveil.audit.tuning import describe_tuning
 from gradveil.audit.upload_size import update_bytes
 from gradveil.audit.validate import check, networks
+from gradveil.audit.verdict.leak import WHOLE
 from gradveil.core import toml
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
@@ -59,7 +60,7 @@ class Audit:
     early: nn.Module | None = None  # the model before training, for the positive control
     controls: bool = True  # without them no verdict is possible
     convergence: bool = False  # whether every attack is also given twice its steps
-    sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
+    sequence: bool = False  # attacks in order: who does not apply is left out, pictures recovered whole drop out
     settings: Mapping[str, Any] = field(default_factory=dict)
     declared: tuple[str, ...] = ()  # settings that the user stated; the rest is assumed
     tuned_on: tuple[str, ...] = ()  # runs or files of pictures on which settings of attacks were chosen
@@ -119,6 +120,7 @@ class AuditExperiment(Experiment[None]):
             "plan": planned(self.cells),
             "lineup": describe_lineups(self.lineups),
             "order": list(audit.attacks) if audit.sequence else [],
+            "whole": WHOLE,
             "uses": {label: sorted(attack.uses) for label, attack in audit.attacks.items()},
             "left_out": self.left_out,
             "scenarios": roles(audit, compute, self.shard),
@@ -133,10 +135,13 @@ class AuditExperiment(Experiment[None]):
         }
 
     def play(self, runner: Runner) -> None:
-        order = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [self.groups]
-        runner.progress.begin(count_missing(runner, order) + sum(not runner.is_done(c.own_keys) for c in self.lineups))
+        first, *others = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [[], self.groups]
+        missing = count_missing(runner, [first, *others])
+        runner.progress.begin(missing + sum(not runner.is_done(c.own_keys) for c in self.lineups))
+        judge = judge_of(self.audit)
+        run_waves(runner, [first], judge)  # pictures to look at, soon
         run_lineups(runner, self.lineups, gallery_of(self.audit))
-        run_waves(runner, order, judge_of(self.audit))
+        run_waves(runner, others, judge)
 
     @property
     def cells(self) -> list[Cell | LineUpCell]:

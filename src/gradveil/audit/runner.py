@@ -21,7 +21,7 @@ def count_missing(runner: Runner, waves: Sequence[Sequence[Group]]) -> int:
 
 
 def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) -> None:
-    """One wave after the other; what has leaked in one is no longer attacked in the next."""
+    """One wave after the other; what one has recovered whole is no longer attacked in the next."""
     tried: set[str] = set()
     for wave in waves:
         remaining = [leave_out_leaked(group, tried, runner.journal.records) for group in wave] if tried else wave
@@ -29,23 +29,28 @@ def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) ->
         for _, trials in runner.each(partial(attack, judge=judge), missing, fail_group, describe):
             records = keep_trials(runner, trials)
             runner.progress.done(len(records), sum(record.status == "failed" for record in records))
-        tried |= {group[0].attack for group in wave if not group[0].control}
+        tried |= {group[0].attack for group in wave if not _is_left_whole(group)}
 
 
 def leave_out_leaked(group: Group, tried: set[str], records: Sequence[Record]) -> Group:
     """The shard without the clients that the attacks before this one have recovered whole; a control is left whole."""
-    if group[0].is_control:
+    if _is_left_whole(group):
         return group
     cell, baselines = group[0], Baselines.of(records)
     audited = (cell.scenario.name, cell.label, "")
     leaked = {
         (r.client, r.example)
         for r in records
-        if (r.scenario, r.defense, r.control) == audited and r.attack in tried and baselines.is_leaked(r)
+        if (r.scenario, r.defense, r.control) == audited and r.attack in tried and baselines.is_whole(r)
     }
     examples = range(cell.scenario.private.images.shape[1])
     hidden = [name for name in cell.scenario.names if any((name, example) not in leaked for example in examples)]
     return [one.only(hidden) for one in group] if hidden else []
+
+
+def _is_left_whole(group: Group) -> bool:
+    """Whether it shows what an attack is worth: then nobody drops out."""
+    return bool(group[0].is_control or group[0].control)
 
 
 def attack(group: Group, judge: Judge) -> list[Trial]:

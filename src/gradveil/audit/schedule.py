@@ -21,9 +21,17 @@ if TYPE_CHECKING:
 
 
 def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:
-    """Controls first, since they say what has leaked; then one attack after the other."""
+    """First undefended pictures, where an attack shows its worth and which are soon there to look at; then the
+    controls, since they say what has leaked; then one attack after the other. The last attack takes longest."""
     controls = [group for group in groups if group[0].control]
-    return [controls, *([g for g in groups if not g[0].control and g[0].attack == label] for label in order)]
+    audited = [group for group in groups if not group[0].control]
+    shown = [group for group in audited if _is_shown_first(group, order)]
+    rest = [group for group in audited if not _is_shown_first(group, order)]
+    return [shown, controls, *([g for g in rest if g[0].attack == label] for label in order)]
+
+
+def _is_shown_first(group: list[Cell], order: list[str]) -> bool:
+    return group[0].is_control and group[0].attack != order[-1]
 
 
 def shards(audit: Audit, compute: Compute, size: int) -> Iterator[list[Cell]]:

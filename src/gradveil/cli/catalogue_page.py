@@ -99,6 +99,8 @@ def effort_of(name: str, budget: Any) -> str:
     factory = table("attacks")[name]
     attack: Any = factory(**apply_effort(budget, factory, {}))
     steps, restarts = getattr(attack, "steps", None), getattr(attack, "restarts", None)
+    if steps is not None and restarts is None:
+        return f"{steps:,}, a race"
     if steps is None or restarts is None:
         return "its stages" if hasattr(attack, "stages") else "closed form"
     return f"{steps:,} x {restarts}"

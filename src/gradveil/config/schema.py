@@ -94,7 +94,7 @@ class AuditConfig:
     lineup: int | Literal["auto"] = "auto"  # candidates of a line-up, the original included; 0: none is held
     limit_named: float = number(0.05, low=0.001, high=0.5)  # "bounded": nobody names a larger share
     convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
-    sequence: bool = False  # attacks in order: who does not apply is left out, pictures that leaked drop out
+    sequence: bool = False  # attacks in order: who does not apply is left out, pictures recovered whole drop out
     tuned_on: tuple[str, ...] = ()  # runs, or files of hashes, on which settings of attacks were chosen
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     also: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)  # other values of keys of the scenario

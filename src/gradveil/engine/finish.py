@@ -74,7 +74,8 @@ def enhancer(file: str) -> Callable[[Images], Images]:
     return load_enhancer(file)
 
 
-ROUGHNESS = 0.25  # exponent; see docs/decisions/0007 for the pictures it was chosen on
+SMOOTHEST = 5e-3  # of roughness: photographs have more, and a blank must not win whatever its match
+ROUGHNESS = 1.0  # exponent; see docs/decisions/0007 for the pictures it was chosen on, and those it was checked on
 
 
 class Selection(Protocol):
@@ -87,13 +88,13 @@ def by_objective(images: Tensor, total: Tensor, match: Tensor) -> Tensor:
 
 
 def by_match_and_roughness(images: Tensor, total: Tensor, match: Tensor) -> Tensor:
-    """The lowest match * roughness ** 0.25: comparable between restarts whose priors weigh differently.
+    """The lowest match * roughness: comparable between restarts whose priors weigh differently.
 
     The match alone prefers noise that happens to fit; the objective prefers whoever was given the smallest weight.
     A product has no scale, so it serves a match of 1e-3 (untrained) and of 1e-1 (trained) alike.
     """
     roughness = TotalVariation().of(images.flatten(0, 1)).unflatten(0, images.shape[:2])
-    return _lowest(match.clamp_min(1e-12) * roughness.clamp_min(1e-6) ** ROUGHNESS)
+    return _lowest(match.clamp_min(1e-12) * roughness.clamp_min(SMOOTHEST) ** ROUGHNESS)
 
 
 def _lowest(score: Tensor) -> Tensor:

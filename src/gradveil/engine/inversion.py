@@ -23,6 +23,7 @@ from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.estimate_training import estimate_training
 from gradveil.engine.finish import Finish, Selection, by_objective, clamp, files_of
 from gradveil.engine.labels import InferLabels, given_or_idlg
+from gradveil.engine.layers import Part, narrow
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.group import together
 from gradveil.engine.priors.prior import Prior, applicable
@@ -38,7 +39,8 @@ Prepare = Callable[[Trials], tuple[Descent, Latent]]
 class Inversion(Attack):
     """Distance x space x priors x optimizer; restarts run beside the clients and the best is kept.
 
-    `select` chooses among a client's restarts by what the attacker sees; the truth is not in reach.
+    `select` chooses among a client's restarts by what the attacker sees; the truth is not in reach. `part` of the
+    layers is matched, whatever the model.
     """
 
     distance: Distance
@@ -51,6 +53,7 @@ class Inversion(Attack):
     finish: Finish = clamp
     select: Selection = by_objective
     stop: Stop = Stop()
+    part: Part = "all"
 
     def networks(self) -> tuple[str, ...]:
         space = self.undefended().space
@@ -115,6 +118,10 @@ class Inversion(Attack):
 
     def outcomes(self, seen: Observation, seed: Seed, compute: Compute) -> tuple[list[Outcome], Chosen]:
         """All restarts of all clients, in order, and the back end that ran them."""
+        if self.part != "all":
+            return replace(self, distance=narrow(self.distance, self.part, seen), part="all").outcomes(
+                seen, seed, compute
+            )
         trials = [(client, restart) for client in range(len(seen.names)) for restart in range(self.restarts)]
         with compute.active():
             backend = choose(seen, self.distance, compute.backend)

@@ -12,7 +12,7 @@ Client = tuple[str, str, str]  # scenario, defense, client
 
 
 def count_missing(run: Run, baselines: Baselines) -> int:
-    """Planned trials without a record, but for clients all of whose pictures had leaked to earlier attacks."""
+    """Planned trials without a record, but for clients all of whose pictures earlier attacks had recovered whole."""
     there = {(r.scenario, r.defense, r.attack, r.control or r.attacker, r.client, r.example) for r in run.records}
     dropped = dropped_at(run, baselines)
     order = {str(label): place for place, label in enumerate(run.provenance.get("order") or ())}
@@ -35,14 +35,16 @@ def planned_cells(run: Run) -> Iterator[tuple[tuple[str, str, str, str], Sequenc
 
 
 def dropped_at(run: Run, baselines: Baselines) -> dict[Client, int]:
-    """Clients all of whose pictures leaked: the place, in the order, of the attack that recovered the last of them."""
+    """Clients with no picture left: the place, in the order, of the attack that recovered the last of them."""
+    least = run.provenance.get("whole")
+    least = least if isinstance(least, int | float) else None
     order = {str(label): place for place, label in enumerate(run.provenance.get("order") or ())}
     leaked_at: dict[Client, dict[int, int]] = defaultdict(dict)
     pictures: dict[Client, set[int]] = defaultdict(set)
     for record in (r for r in run.records if not r.control and r.attack in order):
         client = record.scenario, record.defense, record.client
         pictures[client].add(record.example)
-        if baselines.is_leaked(record):
+        if baselines.is_whole(record, least):
             first = leaked_at[client].get(record.example, len(order))
             leaked_at[client][record.example] = min(first, order[record.attack])
     return {c: max(leaked_at[c].values()) for c, own in pictures.items() if leaked_at[c].keys() == own}

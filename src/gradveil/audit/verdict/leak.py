@@ -23,6 +23,7 @@ from gradveil.metrics.symmetric import PSNR_SYMMETRIC, RETRIEVAL_SYMMETRIC
 
 CLOSENESS, IDENTIFICATION = PSNR, RETRIEVAL  # the two metrics that decide whether a picture leaked
 MARGIN = 3.0  # dB
+WHOLE = 40.0  # dB: an error of a hundredth of the range, which nobody sees
 NEGATIVE = ("prior", "random", "another")
 RARE = 0.005  # how often pictures that tell nothing of the private ones may be taken for pictures that do
 Place = tuple[str, str, str, int]  # scenario, attack, client, example
@@ -140,6 +141,14 @@ class Baselines:
     def is_leaked(self, record: Record) -> bool:
         """In any guise. A picture that leaked is identified, wherever there was a gallery."""
         return bool(self.leaked_as(record))
+
+    def is_whole(self, record: Record, least: float | None = WHOLE) -> bool:
+        """Whether it leaked so well that no other attack need try: the best of all attacks is what is reported.
+
+        least: dB. None: any leak will do, as in runs of earlier versions.
+        """
+        leaked = self.leaked_as(record)
+        return bool(leaked) and (least is None or max(record.scores[guise.near] for guise in leaked) >= least)
 
     def is_found(self, record: Record, search: str) -> bool:
         """By one search alone. The nearest is among the five nearest, whatever was believed before."""

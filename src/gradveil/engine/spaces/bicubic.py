@@ -55,15 +55,20 @@ class BoundBicubic:
     columns: Tensor
 
     def init(self, seed: Seed, name: str, restart: int) -> Latent:
-        *_, height, width = self.pixels.shape
         small = (self.rows.shape[1], self.columns.shape[1])
         if self.space.encoded:
-            start = self.pixels.init(seed, name, restart)["pixels"]
-            rows, columns = (resizing(*sides).to(start) for sides in zip((height, width), small, strict=True))
-            return {"pixels": rows @ start @ columns.mT}
+            return {"pixels": self.shrink(self.pixels.init(seed, name, restart)["pixels"])}
         drawn = "uniform" if restart and self.space.start == "gray" else self.space.start
         inner = replace(self.pixels, shape=(*self.pixels.shape[:-2], *small))
         return replace(inner, space=replace(inner.space, start=drawn)).init(seed, name, restart)
+
+    def encode(self, images: Images) -> Latent:
+        """The small pictures that are nearest to these."""
+        return self.pixels.encode(self.shrink(images))
+
+    def shrink(self, images: Tensor) -> Tensor:
+        rows, columns = (resizing(*side.shape).to(images) for side in (self.rows, self.columns))
+        return rows @ images @ columns.mT
 
     def decode(self, z: Latent) -> Images:
         return self.rows @ self.pixels.decode(z) @ self.columns.mT

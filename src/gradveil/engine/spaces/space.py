@@ -84,6 +84,10 @@ class BoundPixels:
             flat = flat + APART * uniform(self.shape, rng, self.mean)
         return {"pixels": (flat - self.mean) / self.std}
 
+    def encode(self, images: Images) -> Latent:
+        """The point that is decoded to these pictures."""
+        return {"pixels": (images - self.mean) / self.std}
+
     def decode(self, z: Latent) -> Images:
         return z["pixels"] * self.std + self.mean
 

@@ -125,6 +125,11 @@ def through(space: Space, views: tuple[View, ...], guesses: Guesses) -> Space:
     return Viewed(inner=space, views=views, guesses=guesses)
 
 
+def within(space: Space, inner: Space) -> Space:
+    """Another space behind the same views."""
+    return replace(space, inner=inner) if isinstance(space, Viewed) else inner
+
+
 def _pictures(space: Space) -> Space:
     return _pictures(space.space) if isinstance(space, JointLabels) else space
 

@@ -1,0 +1,53 @@
+"""Results of different attacks on the same updates, held against each other by what the attacker sees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from gradveil.core.attack import Reconstruction
+from gradveil.core.observation import Observation
+from gradveil.engine.distance import Cosine
+from gradveil.engine.finish import ROUGHNESS, SMOOTHEST
+from gradveil.engine.matcher import Loop, OneTrial
+from gradveil.engine.priors.prior import TotalVariation
+
+
+def compare(got: Reconstruction, seen: Observation) -> Reconstruction:
+    """With 1 - cosine over all layers as its loss, whatever the attack minimized; one that broke down stays so."""
+    like = next(iter(seen.update.values()))
+    seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
+    matcher, images = Loop(OneTrial.of(seen, Cosine())), got.images.to(like).nan_to_num(0, 0, 0)
+    views = seen.knowledge.views  # an attack reports the picture as fed or before that
+    match = torch.stack([matcher(images)[0], *(matcher(view.apply(images))[0] for view in views)]).amin(0)
+    return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan))
+
+
+def score_of(got: Reconstruction) -> Tensor:
+    """match * roughness ** ROUGHNESS of each client, lower is better; not a number where the attack broke down."""
+    rough = TotalVariation().of(got.images.float()).clamp_min(SMOOTHEST) ** ROUGHNESS
+    return (got.loss.clamp_min(1e-12) * rough).float().cpu()
+
+
+def keep_better(
+    best: Reconstruction, got: Reconstruction, score: Tensor, left: Sequence[int]
+) -> tuple[Reconstruction, Tensor]:
+    """Where a result on the clients `left` has the lower score, it takes the place."""
+    new = score_of(got)
+    better = [place for place, client in enumerate(left) if new[place] < score[client]]  # false for NaN
+    to = [left[place] for place in better]
+
+    def take_better(old: Tensor, fresh: Tensor) -> Tensor:
+        old = old.clone()
+        old[to] = fresh[better].to(old)
+        return old
+
+    fields = ("images", "labels", "found", "loss", "converged", "broke")
+    both = {name: (getattr(best, name), getattr(got, name)) for name in fields}
+    merged = {name: None if a is None or b is None else take_better(a, b) for name, (a, b) in both.items()}
+    backend = best.backend if got.backend in best.backend else f"{best.backend}, {got.backend}"
+    fell_back = best.fell_back or got.fell_back
+    return replace(best, **merged, backend=backend, fell_back=fell_back), take_better(score, new)
