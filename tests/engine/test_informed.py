@@ -19,7 +19,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
 from gradveil.core.types import Batch
 from gradveil.defenses import parse_defense
-from gradveil.engine.informed import Informed
+from gradveil.engine.informed import Informed, InformedClient
 from gradveil.engine.level_table import LevelTable, learn_tables, undo
 
 CLASSES, SIDE = 4, 24
@@ -145,6 +145,37 @@ def test_a_search_that_broke_down_is_replaced() -> None:
 
     attack = Broken(knowing=truth.private.images, unaware=pictures(3, 9).unsqueeze(1))
     assert Informed(inner=attack).reconstruct(seen, Seed(0)).loss.isfinite().all()
+
+
+def test_a_stack_is_also_searched_as_fed_through_the_rest_of_it() -> None:
+    """Views left out, the surrogate of the update kept: three searches, and what was fed is undone."""
+    seen, truth = scene('stack:of=[{name="ats",policy="30"},{name="topk",sparsity=0.5}]')
+    searched = list[tuple[bool, bool]]()
+
+    class Counted(Defaults):
+        def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
+            searched.append((seen.defense is not None, bool(seen.knowledge.views)))
+            images = truth.fed.images if searched[-1] == (True, False) else noise(3)
+            return Defaults(knowing=images, unaware=images).reconstruct(seen, seed, compute)
+
+    got = Informed(inner=Counted()).reconstruct(seen, Seed(0))
+    assert searched == [(True, True), (False, False), (True, False)]
+    assert got.fed is not None
+    assert torch.equal(got.fed, truth.fed.images)
+    assert (psnr(got.images, truth.private.images) > psnr(truth.fed.images, truth.private.images)).all()
+
+
+def test_following_the_noise_of_a_defense_is_no_merit() -> None:
+    """What explains an update better than the true picture would is chosen by its roughness alone."""
+    seen, truth = scene("qsgd:bits=2")
+    client = InformedClient.of(seen)
+    floor = client.floor(truth.fed.images, truth.fed.labels)
+    match = client.match(truth.fed.images, truth.fed.labels)
+    assert torch.allclose(floor, match, rtol=0.5)
+    assert (floor > 0).all()
+    assert (
+        not InformedClient.of(scene("prune:ratio=0.5")[0]).floor(truth.fed.images, truth.fed.labels).abs().max() > 1e-5
+    )
 
 
 @pytest.mark.parametrize("policy", ["30", "11-30-35"])

@@ -3,7 +3,9 @@
 It searches through the surrogate and the views of the defense, and once more without them, which is what the unaware
 attacker does. What that finds is a picture as fed, and is undone by tables learned on public pictures where the
 defense transforms pictures (`level_table`). Each client gets the candidate whose picture as fed explains its update
-best without being rough, as restarts are chosen (`finish.by_match_and_roughness`).
+best without being rough, as restarts are chosen (`finish.by_match_and_roughness`). To explain it better than the true
+picture would is no merit: a search can follow the rounding or the noise of a defense. How well a true picture would is
+found out by defending the candidates' own updates (`InformedClient.floor`).
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.core.attack import Attack, Reconstruction, Requirement, Use
+from gradveil.core.client import local_update
 from gradveil.core.compute import Compute
 from gradveil.core.errors import NotApplicableError
-from gradveil.core.observation import Observation
+from gradveil.core.observation import REDRAWN, Observation
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Images, Labels, PerClient
 from gradveil.engine.distance import Cosine
@@ -83,8 +86,13 @@ class Informed(Attack):
         if without.images.shape != knowing.images.shape:
             return knowing
         client = InformedClient.of(seen.average_rounds())
-        as_private = replace(client.through_views(without), note=IGNORED)
-        return keep_best([client.through_views(knowing), client.undo(without), as_private], client)
+        candidates = [client.through_views(knowing), client.undo(without)]
+        if seen.knowledge.views:
+            candidates.append(replace(client.through_views(without), note=IGNORED))
+        if seen.knowledge.views and client.changes_updates:
+            blind = replace(seen, knowledge=replace(seen.knowledge, views=()))
+            candidates.append(client.undo(self.inner.reconstruct(blind, seed, compute)))
+        return keep_best(candidates, client)
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,12 @@ class InformedClient:
     def of(cls, seen: Observation) -> InformedClient:
         return cls(seen, OneTrial.of(seen, Cosine()))
 
+    @property
+    def changes_updates(self) -> bool:
+        """Whether the surrogate has more to say than the views."""
+        surrogate = self.one.surrogate({name: u[0] for name, u in self.seen.update.items()})
+        return any(surrogate.acts_at(stage) for stage in ("gradient", "update"))
+
     @torch.no_grad()
     def match(self, fed: Images, labels: Labels) -> PerClient:
         """1 - cosine to the update received, of pictures as fed."""
@@ -115,6 +129,26 @@ class InformedClient:
         fed, labels = fed.to(like).nan_to_num(0, 0, 0), labels.to(like)
         updates = [{name: u[client] for name, u in self.seen.update.items()} for client in range(len(fed))]
         return torch.stack([self.one(*of_client) for of_client in zip(fed, labels, updates, strict=True)])
+
+    @torch.no_grad()
+    def floor(self, fed: Images, labels: Labels) -> PerClient:
+        """The match that these pictures would have with their own updates, once the defense has changed those.
+
+        Zero where the defense changes pictures otherwise than by views: what it would make of them is not known.
+        """
+        assert self.seen.defense is not None
+        defense = self.seen.defense.without_views()
+        if any(defense.acts_at(stage) for stage in REDRAWN):
+            return self.match(fed, labels).mul(0)
+        like = next(iter(self.seen.update.values()))
+        fed, labels, found = fed.to(like).nan_to_num(0, 0, 0), labels.to(like), []
+        for client, name in enumerate(self.seen.names):
+            params = self.one.params(self.seen.update)
+            rng = Seed().at("floor", name).rng()
+            own = Batch(fed[client], labels[client])
+            update = local_update(self.one.model, params, own, self.seen.training, defense, rng)
+            found.append(self.one(*own, update))
+        return torch.stack(found)
 
     def through_views(self, got: Reconstruction) -> Candidate:
         """What was fed if these are the private pictures: each picture through the view that explains it best."""
@@ -150,7 +184,8 @@ class InformedClient:
 
 def keep_best(candidates: Sequence[Candidate], client: InformedClient) -> Reconstruction:
     """For each client the candidate with the lowest match * roughness ** 0.25 of those that are possible."""
-    scores = torch.stack([score(candidate, client) for candidate in candidates])
+    floors = torch.stack([client.floor(one.fed, one.got.labels) for one in candidates]).nan_to_num(0, 0, 0)
+    scores = torch.stack([score(candidate, client, floors.mean(0)) for candidate in candidates])
     chosen = scores.argmin(0)  # the first where none is possible: what knowing the defense has found
     first = candidates[0]
     merged = {name: _pick(name, candidates, chosen) for name in CLIENT_FIELDS}
@@ -159,9 +194,9 @@ def keep_best(candidates: Sequence[Candidate], client: InformedClient) -> Recons
     return replace(first.got, **merged, notes=(*first.got.notes, *notes))
 
 
-def score(candidate: Candidate, client: InformedClient) -> PerClient:
+def score(candidate: Candidate, client: InformedClient, floor: PerClient) -> PerClient:
     """What restarts are chosen by, of the pictures as fed; infinite where it is not possible or broke down."""
-    match = client.match(candidate.fed, candidate.got.labels)
+    match = client.match(candidate.fed, candidate.got.labels).maximum(floor)
     rough = TotalVariation().of(candidate.fed.to(match)).clamp_min(1e-6) ** ROUGHNESS
     broken = ~candidate.possible | ~candidate.got.loss.isfinite()
     return (match.clamp_min(1e-12) * rough).nan_to_num(nan=torch.inf).masked_fill(broken.to(match.device), torch.inf)
