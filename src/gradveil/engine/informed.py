@@ -85,14 +85,23 @@ class Informed(Attack):
             return knowing
         if without.images.shape != knowing.images.shape:
             return knowing
-        client = InformedClient.of(seen.average_rounds())
-        candidates = [client.through_views(knowing), client.undo(without)]
-        if seen.knowledge.views:
-            candidates.append(replace(client.through_views(without), note=IGNORED))
-        if seen.knowledge.views and client.changes_updates:
+        found = [without]
+        if seen.knowledge.views and changes_updates(seen):
             blind = replace(seen, knowledge=replace(seen.knowledge, views=()))
-            candidates.append(client.undo(self.inner.reconstruct(blind, seed, compute)))
-        return keep_best(candidates, client)
+            found.append(self.inner.reconstruct(blind, seed, compute))
+        with compute.active():
+            client = InformedClient.of(seen.average_rounds())
+            candidates = [client.through_views(knowing), *map(client.undo, found)]
+            if seen.knowledge.views:
+                candidates.append(replace(client.through_views(without), note=IGNORED))
+            return keep_best(candidates, client)
+
+
+def changes_updates(seen: Observation) -> bool:
+    """Whether the surrogate has more to say than the views."""
+    assert seen.defense is not None
+    surrogate = seen.defense.surrogate({name: u[0] for name, u in seen.update.items()})
+    return any(surrogate.acts_at(stage) for stage in ("gradient", "update"))
 
 
 @dataclass(frozen=True)
@@ -115,12 +124,6 @@ class InformedClient:
     @classmethod
     def of(cls, seen: Observation) -> InformedClient:
         return cls(seen, OneTrial.of(seen, Cosine()))
-
-    @property
-    def changes_updates(self) -> bool:
-        """Whether the surrogate has more to say than the views."""
-        surrogate = self.one.surrogate({name: u[0] for name, u in self.seen.update.items()})
-        return any(surrogate.acts_at(stage) for stage in ("gradient", "update"))
 
     @torch.no_grad()
     def match(self, fed: Images, labels: Labels) -> PerClient:
