@@ -143,6 +143,17 @@ def test_against_an_adaptive_attacker_scores_differ(found, tmp_path: Path) -> No
     assert {one.policy: one.area for one in other.policies} != {one.policy: one.area for one in outcome.policies}
 
 
+def test_who_knows_a_policy_may_ignore_it(tmp_path: Path) -> None:
+    """Of every policy the larger area counts, so no policy scores lower against who knows it."""
+    scores = {against: search(small(against=against, score="ats-paper", top=12, threshold="100%"), tmp_path / against)
+              for against in ("unaware", "adaptive")}  # fmt: skip
+    areas = {against: {one.policy: one.area for one in outcome.policies} for against, outcome in scores.items()}
+    both = areas["unaware"].keys() & areas["adaptive"].keys()
+    assert len(both) > 3
+    assert all(areas["adaptive"][policy] >= areas["unaware"][policy] - 1e-9 for policy in both)
+    assert any(areas["adaptive"][policy] > areas["unaware"][policy] + 1e-6 for policy in both)
+
+
 def test_the_file_is_private_complete_and_what_ats_takes(found, tmp_path: Path) -> None:
     outcome, _ = found
     path = tmp_path / "policy.json"

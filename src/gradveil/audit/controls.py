@@ -44,6 +44,7 @@ def of_another(got: Reconstruction) -> Reconstruction:
         got,
         broke=None if got.broke is None else next_one(got.broke),
         images=next_one(got.images),
+        fed=None if got.fed is None else next_one(got.fed),
         labels=next_one(got.labels),
         found=next_one(got.found),
         loss=next_one(got.loss),

@@ -265,14 +265,17 @@ FLAGS: dict[str, Flag] = {
         do_this="Raise `steps` or choose `budget = thorough`, until doubling again changes nothing.",
     ),
     "adaptive-weaker": Flag(
-        title="Knowing the defense made the attack weaker",
+        title="Knowing the defense made the attack weaker: an error of gradveil",
         severity="serious",
         raised_if="the attacker who knows a defense sees clearly less than the one who does not (99 % confidence).",
         explanation=(
-            "Knowledge cannot hurt: who has it can ignore it. The adaptive attack against this defense is badly built "
-            "or badly tuned, and a better one may see more than anything shown here."
+            "Knowledge cannot hurt: who has it can ignore it. The informed attacker has the result of the one who does "
+            "not know the defense and keeps, picture by picture, whatever explains the update better. That it kept the "
+            "worse is a fault of gradveil, not of your settings, and a better choice may see more than is shown here."
         ),
-        do_this="Mend or tune the adaptive attack (its surrogate, its rate) before concluding anything.",
+        do_this=(
+            "Report it to gradveil with the run's config.toml. Until it is mended, count the unaware attacker's result."
+        ),
     ),
     "not-monotone": Flag(
         title="More protection leaked more",

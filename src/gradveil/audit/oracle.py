@@ -137,11 +137,13 @@ def _blank_unfound(got: Reconstruction, client: int) -> Tensor:
 def _through_views(
     own: OwnClient, seen: Observation, got: Reconstruction, client: int, trained: Update
 ) -> Iterator[Update]:
-    """What the search has matched; nothing for a batch, of which nobody says through which view each picture went."""
+    """What the search has matched; nothing for a batch of which nobody says through which view each picture went."""
     views, update = seen.knowledge.views, _of(seen.update, client)
     if not views or got.images.shape[1] == 1:
         yield trained
     like, labels = next(iter(update.values())), got.labels[client].detach()
+    if got.fed is not None:
+        yield own.train(Batch(got.fed[client].detach().to(like), labels.to(like)), update)
     for view in views[:VIEWS] if got.images.shape[1] == 1 else ():
         yield own.train(Batch(view.apply(_blank_unfound(got, client).to(like)), labels.to(like)), update)
 

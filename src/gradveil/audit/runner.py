@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from gradveil.audit.memory import Memory
 from gradveil.audit.plan import Cell
 from gradveil.audit.score import Judge
 from gradveil.audit.trial import Trial, fail_cell, run_cell
@@ -54,11 +55,15 @@ def _is_left_whole(group: Group) -> bool:
 
 
 def attack(group: Group, judge: Judge) -> list[Trial]:
-    """Every attacker of the shard; one that would only repeat the first gets its outcome."""
-    first = run_cell(group[0], judge)
+    """Every attacker of the shard; one that would only repeat the first gets its outcome.
+
+    One who knows the defense may also ignore it: it is given what the first has found instead of searching again.
+    """
+    unaware = Memory()
+    first = run_cell(group[0], judge, unaware)
     trials = list(first)
     for cell in group[1:]:
-        trials += [trial.repeat_as(cell) for trial in first] if cell.repeats else run_cell(cell, judge)
+        trials += [trial.repeat_as(cell) for trial in first] if cell.repeats else run_cell(cell, judge, unaware)
     return trials
 
 

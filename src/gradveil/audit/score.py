@@ -78,6 +78,11 @@ def pictures_of(got: Reconstruction) -> Tensor:
     return got.images.detach().float().cpu().nan_to_num(0, 0, 0).clamp(0, 1)
 
 
+def pictures_as_fed(got: Reconstruction) -> Tensor:
+    """What the model saw if the attacker is right: of one who reports pictures before a transformation, after it."""
+    return pictures_of(got if got.fed is None else replace(got, images=got.fed))
+
+
 def _labels(got: Reconstruction, truth: Truth) -> Tensor:
     same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
     return labels_right(got.labels, truth.fed.labels if same_size else truth.private.labels)
@@ -104,7 +109,7 @@ def _score_as_fed(cell: Cell, got: Reconstruction, private: Tensor, fed: Tensor,
 
 def _compare(metrics: Sequence[Metric], got: Reconstruction, fed: Tensor) -> dict[str, Tensor]:
     copies = fed.flatten(1, 2)
-    matched = align(pictures_of(got), copies, got.found.cpu()).images
+    matched = align(pictures_as_fed(got), copies, got.found.cpu()).images
     return {m.name: _best_copy(m, m.score(matched, copies), fed) for m in metrics}
 
 

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from gradveil.audit.controls import blind, of_another
+from gradveil.audit.memory import Memory
 from gradveil.audit.oracle import NOTHING, Explained, explain
 from gradveil.audit.plan import Cell, clients_of
 from gradveil.audit.score import Judge, Scored, pictures_of, score
@@ -62,15 +63,19 @@ class Attempt:
     explained: Explained = NOTHING  # how much of the update by the truth and by the reconstruction
 
 
-def run_cell(cell: Cell, judge: Judge) -> list[Trial]:
-    """All clients of the cell at once. Whatever is raised fails this cell and nothing else."""
+def run_cell(cell: Cell, judge: Judge, memory: Memory | None = None) -> list[Trial]:
+    """All clients of the cell at once. Whatever is raised fails this cell and nothing else.
+
+    memory: what the other attackers of the shard have found
+    """
+    memory = memory or Memory()
     start = time.monotonic()
     clients, examples = cell.scenario.private.images.shape[:2]
     try:
-        attempts = list(_attempts(cell, judge))
+        attempts = list(_attempts(cell, judge, memory))
     except Exception as error:
         if clients > 1 and not isinstance(error, GradveilError):  # one client's update may spoil it for all
-            return _one_by_one(cell, judge, error)
+            return _one_by_one(cell, judge, memory, error)
         share = (time.monotonic() - start) / (clients * examples)
         return [_fail(cell, client, describe(error), share) for client in range(clients)]
     share = (time.monotonic() - start) / (clients * examples)
@@ -78,12 +83,12 @@ def run_cell(cell: Cell, judge: Judge) -> list[Trial]:
     return [_trial(attempt, client) for attempt in attempts for client in range(clients)]
 
 
-def _one_by_one(cell: Cell, judge: Judge, error: Exception) -> list[Trial]:
+def _one_by_one(cell: Cell, judge: Judge, memory: Memory, error: Exception) -> list[Trial]:
     """Each client alone: those that are sound get their score, the culprit its reason."""
     clients = range(len(cell.scenario.names))
     alone = [replace(cell, scenario=clients_of(cell.scenario, slice(i, i + 1))) for i in clients]
     note = f"run alone, since the batch failed: {describe(error)}"
-    trials = [_add_note(trial, note) for one in alone for trial in run_cell(one, judge)]
+    trials = [_add_note(trial, note) for one in alone for trial in run_cell(one, judge, memory)]
     if cell.compares:
         other = replace(cell, control="another")
         trials += [_fail(other, client, describe(error), 0.0) for client in clients]
@@ -107,12 +112,12 @@ def file_of(cell: Cell, client: str) -> str:
     )
 
 
-def _attempts(cell: Cell, judge: Judge) -> Iterator[Attempt]:
+def _attempts(cell: Cell, judge: Judge, memory: Memory) -> Iterator[Attempt]:
     """The cell's own, and what comes free with it."""
     received, truth = _observe(cell)
     is_blind = cell.control in ("prior", "random")
     seen = blind(received, cell.seed.at("blind", cell.scenario.name)) if is_blind else received
-    got = cell.method.reconstruct(seen, cell.attacked, cell.compute)
+    got = memory.reconstruct(cell, seen, cell.attacked, cell.compute)
     if truth is None:
         yield _match(cell, got, received)
         return

@@ -27,6 +27,7 @@ class Reconstruction:
     fell_back: bool = False  # whether a faster back end could not run; a note says why
     notes: tuple[str, ...] = ()  # for the reader of the result
     converged: Bool[Tensor, " client"] | None = None  # None: the method has no notion of it
+    fed: Float[Tensor, "client example channel height width"] | None = None  # what the model saw if `images` are right
     broke: Float[Tensor, " client"] | None = None  # step at which the loss was no number any more, infinite if never
 
 

@@ -30,7 +30,16 @@ from gradveil.engine.priors.prior import Prior, applicable
 from gradveil.engine.spaces.generator import Decoded
 from gradveil.engine.spaces.joint_labels import BoundJointLabels
 from gradveil.engine.spaces.space import Space
-from gradveil.engine.spaces.unknown_view import Guesses, Viewed, alone, learns_the_policy, likeliest, steps_of, through
+from gradveil.engine.spaces.unknown_view import (
+    Guesses,
+    Viewed,
+    alone,
+    learns_the_policy,
+    likeliest,
+    steps_of,
+    through,
+    transforms,
+)
 
 Prepare = Callable[[Trials], tuple[Descent, Latent]]
 
@@ -146,7 +155,8 @@ class Inversion(Attack):
         labels = space.reveal_labels(best) if isinstance(space, BoundJointLabels) else None
         # a search that broke off is no weaker attack but none: its best point so far must not count as a result
         total, match = (end[name].masked_fill(end["broke"].isfinite(), torch.nan) for name in ("total", "match"))
-        return Outcome(space.reveal(best), total, match, fell < 0.01, end["broke"], labels)
+        fed = space.decode(best) if transforms(self.space) else None
+        return Outcome(space.reveal(best), total, match, fell < 0.01, end["broke"], labels, fed)
 
     def prepare(self, seen: Observation, seed: Seed, backend: Chosen, trials: Trials) -> tuple[Descent, Latent]:
         """The descent of a chunk and where it starts."""
@@ -181,6 +191,7 @@ class Inversion(Attack):
             notes=backend.notes,
             converged=converged[rows, chosen],
             broke=broke[rows, chosen],
+            fed=gathered(lambda o: cast(Tensor, o.fed))[rows, chosen].clamp(0, 1) if transforms(self.space) else None,
         )
 
 
@@ -194,3 +205,4 @@ class Outcome:
     converged: Tensor
     broke: Tensor
     labels: Tensor | None = None  # where they were searched for
+    fed: Tensor | None = None  # as the model saw them, where that is not what is reported

@@ -14,8 +14,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-EXPLAINED = 0.2  # share of the push that a fit may leave over before signs alone are the better witness
-
 
 @dataclass(frozen=True)
 class Pushes:

@@ -1,23 +1,29 @@
 """Labels read off the gradient of the last linear layer.
 
 One picture: iDLG (Zhao et al., 2020, arXiv:2001.02610): under cross-entropy the logits' gradient is p - y, so only the
-label's entry is negative. Batches: the counts that explain the gradient best given what the model says of public
-pictures of each class, in the spirit of LLG (Wainakh et al., PoPETs 2022, arXiv:2105.09369); without public pictures,
-given what it says of gray, of blots of color, or nothing at all, whichever explains it best. An entry of -x proves
-x * batch examples of its class. Without a bias its gradient is that of the weight along the direction in which public
-features are nearest to 1. Where neither is there, where the client's rate is unknown, or where the fit explains less
-than four fifths of the gradient (somebody scaled it), the signs decide alone, as in LLG without public data.
+label's entry is negative. Batches have four rules: the counts that explain the gradient best given what the model says
+of each class (`label_counts`), in the spirit of LLG (Wainakh et al., PoPETs 2022, arXiv:2105.09369); the signs alone;
+the lowest rows of the weight's gradient (Yin et al., CVPR 2021); and the likeliest counts by numbers whose meaning is
+learned on batches of practice (`label_posterior`), which falls back to "every class alike". All of them are tried on
+batches of practice made of public pictures, or of blots of color where there are none, and each client gets the rule
+that did best on batches like its own (`label_rules`). Without a bias its gradient is that of the weight along the
+direction in which public features are nearest to 1. Where the client's rate is unknown, or the gradient is longer or
+shorter than it can be (somebody scaled it), its direction alone is read.
 
-Share of batches whose labels are all right, order aside: by signs alone / without / with 256 public pictures. Ten
-classes of CIFAR-100, 100 batches each, half of them of three classes; single pictures are always right.
+Share of a batch's labels that are right, order aside: every class alike / as before these rules, without public
+pictures / now without / now with 256. CIFAR-10's test pictures drawn at random, 300 batches each (as before: 100; with
+five local steps: 60), standard error at most 0.016. A trained network has 91.7 % of these pictures right.
 
-    batch   lenet untrained      mlp untrained        convnet8, 37 % right   convnet8, 56 % right
-    2       0.68 / 0.99 / 0.99   1.00 / 1.00 / 1.00   1.00 / 1.00 / 1.00     0.96 / 0.96 / 0.96
-    8       0.02 / 0.88 / 0.80   1.00 / 1.00 / 1.00   0.17 / 0.17 / 0.81     0.21 / 0.17 / 0.26
-    32      0.00 / 0.18 / 0.38   0.50 / 1.00 / 1.00   0.00 / 0.00 / 0.09     0.00 / 0.00 / 0.01
+    batch                       resnet20 untrained            resnet20 trained
+    2                           0.21 / 1.00 / 1.00 / 1.00     0.18 / 0.66 / 0.66 / 0.71
+    8                           0.57 / 1.00 / 1.00 / 1.00     0.56 / 0.46 / 0.63 / 0.65
+    32                          0.79 / 1.00 / 1.00 / 1.00     0.79 / 0.59 / 0.79 / 0.80
+    8, five steps of rate 0.01  0.55 / 1.00 / 1.00 / 1.00     0.55 / 0.49 / 0.65 / 0.69
+    8, five steps of rate 0.1   0.55 / 0.95 / 0.80 / 0.94     0.56 / 0.26 / 0.58 / 0.59
 
-Of the last row's labels 0.75 to 0.87 / 0.82 to 1.00 / 0.88 to 1.00 are right all the same. A model that is sure of its
-answer leaves no trace of the label. They come in rising order, since the order within a batch leaves none either.
+What is learned for one step misleads after five large ones of an untrained network: there the old rule was better. A
+model that is sure of its answer leaves no trace of the label. Labels come in rising order, since the order within a
+batch leaves none either.
 """
 
 from __future__ import annotations
@@ -34,11 +40,13 @@ from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Labels
-from gradveil.engine.label_counts import EXPLAINED, Pushes, by_signs
+from gradveil.engine.label_counts import Pushes, by_signs
+from gradveil.engine.label_practice import BELIEF, Gradients, Pictures, move_to_classes
+from gradveil.engine.label_rules import Practice, count_labels
 
 OVERALL = 2.0  # pictures' worth of trust in the mean over all classes, against those of one class
 RIDGE = 0.1  # against fitting the features of so few pictures exactly
-BLOTS = 64
+BLOTS, MADE = 64, 256
 InferLabels = Callable[[Observation], Labels | None]
 
 
@@ -91,10 +99,17 @@ def _pull(seen: Observation) -> Tensor:
 
     The row sums of the weight's gradient have the same sign where the features are positive (after ReLU or sigmoid).
     """
+    along = _instead_of_bias(seen)
+    return _head(seen, "bias") if along is None else _head(seen, "weight") @ along
+
+
+def _instead_of_bias(seen: Observation) -> Tensor | None:
+    """Along which features the weight's gradient is read where the head has no bias, [feature]."""
     if f"{last_linear(seen.model, seen.classes)}.bias" in seen.update:
-        return _head(seen, "bias")
-    rows = _head(seen, "weight")
-    return rows.sum(-1) if seen.public is None else rows @ _nearest_to_one(_answers(seen, seen.public.images)[1])
+        return None
+    if seen.public is None:
+        return torch.ones_like(_head(seen, "weight")[0, 0])
+    return _nearest_to_one(_answers(seen, seen.public.images)[1])
 
 
 def _head(seen: Observation, part: str) -> Tensor:
@@ -124,19 +139,38 @@ def gain(training: LocalTraining) -> float:
 
 def _counts(seen: Observation, pull: Tensor) -> Tensor:
     """How many examples of each class, [client, class]."""
-    counts = by_signs(pull, seen.examples)
-    of_bias = f"{last_linear(seen.model, seen.classes)}.bias" in seen.update
-    if seen.examples == 1 or not seen.training_known or not (of_bias or seen.public):
-        return counts
-    expected = [Pushes(each) for each in _expected_pushes(seen)]
-    push = seen.examples * pull.double()
-    least = (push.neg() - 1e-3).ceil().clamp_min(0) if of_bias else (push < 0).to(push)
-    for client, one in enumerate(push):
-        fits = [pushes.fit(one, least[client], seen.examples) for pushes in expected]
-        best, left = min(fits, key=lambda fit: float(fit[1]))
-        if left < EXPLAINED:
-            counts[client] = best.to(counts)
-    return counts
+    if seen.examples == 1 or f"{last_linear(seen.model, seen.classes)}.weight" not in seen.update:
+        return by_signs(pull, seen.examples)
+    received = Gradients(_head(seen, "weight").double(), pull.double())
+    along = _instead_of_bias(seen)
+    has_length = seen.training_known and (along is None or seen.public is not None)
+    pushes = [Pushes(each) for each in _expected_pushes(seen)] if has_length else []
+    known = Practice.draw(_known_pictures(seen), seen.examples, along, Seed().at("labels").rng())
+    return count_labels(received, seen.examples, known, pushes).to(pull)
+
+
+def _known_pictures(seen: Observation) -> list[Pictures]:
+    """What enters the last layer and what is answered, of public pictures or of blots: see `label_practice`."""
+    layer = seen.model.get_submodule(last_linear(seen.model, seen.classes))
+    assert isinstance(layer, nn.Linear)
+    if seen.public is not None:
+        answers, features = _answers(seen, seen.public.images)
+        return [Pictures(features.double(), answers.double(), seen.public.labels[: len(answers)].argmax(-1))]
+    rng = Seed().at("labels", "made").rng()
+    answers, features = (x.double() for x in _answers(seen, _blots(seen, MADE)))
+    weight = layer.weight.detach().double()
+    bias = weight.new_zeros(len(weight)) if layer.bias is None else layer.bias.detach().double()
+    unknown = Pictures(
+        features, answers, torch.randint(seen.classes, (len(answers),), generator=rng).to(answers.device)
+    )
+    moved, labels = move_to_classes(features, weight, bias, rng)
+    return [unknown, Pictures(moved, (moved @ weight.T + bias).softmax(-1), labels, BELIEF)]
+
+
+def _blots(seen: Observation, count: int) -> Tensor:
+    like = next(iter(seen.update.values()))
+    small = uniform((count, seen.shape[0], 4, 4), Seed().at("blots").rng(), like)
+    return F.interpolate(small, seen.shape[1:], mode="bilinear")
 
 
 def _expected_pushes(seen: Observation) -> Iterator[Tensor]:
@@ -148,9 +182,8 @@ def _expected_pushes(seen: Observation) -> Iterator[Tensor]:
         labels = seen.public.labels[: len(answers)].to(answers)
         yield (labels.T @ answers + OVERALL * answers.mean(0)) / (labels.sum(0).unsqueeze(-1) + OVERALL) - one_hot
         return
-    small = uniform((BLOTS, seen.shape[0], 4, 4), Seed().at("blots").rng(), like)
     gray = like.new_full((seen.examples, *seen.shape), 0.5)
-    for pictures in (F.interpolate(small, seen.shape[1:], mode="bilinear"), gray):
+    for pictures in (_blots(seen, BLOTS), gray):
         yield _answers(seen, pictures)[0].double().mean(0) - one_hot
     yield 1 / seen.classes - one_hot
 

@@ -138,13 +138,19 @@ class Scorer:
 
     @torch.no_grad()
     def privacies(self, policies: Sequence[Policy], first: int, end: int) -> list[dict[str, float]]:
-        """The area of each picture."""
+        """The area of each picture: against who knows the policy the larger of both, since knowledge can be ignored."""
+        areas = self._areas(policies, first, end, "unaware")
+        if self.against == "adaptive":
+            areas = areas.maximum(self._areas(policies, first, end, "adaptive"))
+        return [{str(first + place): value for place, value in enumerate(row)} for row in areas.double().tolist()]
+
+    def _areas(self, policies: Sequence[Policy], first: int, end: int, against: Against) -> Tensor:
+        """[policy, image]"""
         here, at = self._place(self.scored.take(slice(first, end))), self.score.coefficients
-        ways = [approach(p, here.images, here.starts, here.draw(p), at, self.against) for p in policies]
+        ways = [approach(p, here.images, here.starts, here.draw(p), at, against) for p in policies]
         points, targets = (torch.cat(each) for each in zip(*ways, strict=True))
         found = self.similarity(points, targets, here.labels.repeat(len(policies), 1))
-        areas = self.score.area(self.score.curve(found)).unflatten(0, (len(policies), -1))
-        return [{str(first + place): value for place, value in enumerate(row)} for row in areas.double().tolist()]
+        return self.score.area(self.score.curve(found)).unflatten(0, (len(policies), -1))
 
     def accuracies(self, policies: Sequence[Policy]) -> list[dict[str, float]]:
         """The score of each round; the pictures of all rounds are transformed and looked at together."""

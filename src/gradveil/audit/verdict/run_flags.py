@@ -56,7 +56,7 @@ def doubts_about(run: Run, tally: Tally, tallies: Sequence[Tally]) -> Iterator[s
     if tally.undefended and not tally.as_sent:
         yield "Nothing leaked without a defense either, so these attacks cannot show what is hidden here."
     if _adaptive_is_weaker(tally):
-        yield "The attacker who knows the defense sees less than the one who does not: its attack is badly built."
+        yield "The attacker who knows the defense sees less than the one who does not: an error of gradveil."
     if _is_control_identified(run, tallies):
         yield "Attacks identify pictures whose update they have not seen, so identification says nothing here."
     if any(other.interval.low > tally.interval.high for other in tallies if _is_harder(run, tally, other)):

@@ -116,6 +116,11 @@ def learns_the_policy(space: Space) -> bool:
     return isinstance(_pictures(space), Transformed | Part)
 
 
+def transforms(space: Space) -> bool:
+    """Whether what is fed is not what is searched for."""
+    return isinstance(_pictures(space), Transformed | Part | Viewed)
+
+
 def through(space: Space, views: tuple[View, ...], guesses: Guesses) -> Space:
     """The same space, looked at through these views."""
     if isinstance(space, JointLabels):
