@@ -83,6 +83,8 @@ def test_as_json_through_a_defense_with_more_pictures(capsys: pytest.CaptureFixt
         (("--decoder", "x"), "--decoder: must be perceptron or convolutions, got 'x'"),
         (("--gallery", "5000", "--images", "300"), "public pictures are too few, give 20 or more"),
         (("--public", "photos:limit=20"), "--public: photos: has"),
+        (("--public", "x"), "--public: unknown name 'x'"),
+        (("--public", "digits:x=1"), "--public: x: unknown key"),
         (("--epochs", "0"), "--epochs: 0 is out of range"),
         (("--out", "a.pt"), "--out: a.pt: expected a file name that ends in .safetensors"),
     ],
