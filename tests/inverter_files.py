@@ -1,4 +1,4 @@
-"""A small inverter as a file, for tests that need one."""
+"""Small untrained inverters as files, for tests that need one."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ import tempfile
 from functools import lru_cache
 from pathlib import Path
 
-import torch
-from scenes import CLASSES, scene, smooth
+from scenes import NO_DEFENSE, SHAPE, drawn, scene, smooth
+from torch import nn
 
+from gradveil.core.client import parameters_of
 from gradveil.core.defense import Defense
-from gradveil.core.scenario import LocalTraining
-from gradveil.data.photos import photos
-from gradveil.generators.labeled_pictures import Labeled
-from gradveil.generators.learn_inverter import Lesson, train_inverter
-from gradveil.generators.provenance import as_bytes
-from gradveil.generators.training import Course
+from gradveil.generators.inverter import Inverter
+from gradveil.generators.learn_inverter import Lesson, architecture_of, simulation_of, store_inverter
+from gradveil.models.start import weights_from
 
 LESSON = Lesson(sketch=32, hidden=32, copies=1)
 
 
-def write_inverter(path: Path, *, examples: int = 1, defense: Defense = Defense(), steps: int = 1) -> str:  # noqa: B008
-    """Of the model `smooth`, trained for a moment on photographs that no scene of the tests holds."""
-    scenario = scene(smooth(), 1, examples, training=LocalTraining(steps=steps))
-    images = as_bytes(photos(size=8, limit=88).images[8:])
-    labels = torch.eye(CLASSES)[torch.arange(len(images)) % CLASSES]
-    public = Labeled(name="photos", images=images, labels=labels, class_names=(), alike=0)
-    train_inverter(scenario, defense, public, path, lesson=LESSON, course=Course(epochs=2, batch_size=16, rate=1e-3))
+def write_inverter(path: Path, *, examples: int = 1, defense: Defense = NO_DEFENSE) -> str:
+    """For the model `smooth`; it draws gray with something of the update in it."""
+    simulation = simulation_of(scene(smooth(), 1, examples), defense, LESSON)
+    shapes = {name: tuple(p.shape) for name, p in parameters_of(simulation.model).items()}
+    with weights_from(0):
+        network = Inverter(**architecture_of(simulation.sketch.count(shapes), simulation, LESSON))
+        nn.init.normal_(network.draw.weight, std=0.02)
+    network.blank.fill_(0.5)
+    store_inverter(path, network, simulation, LESSON, {}, drawn(4, *SHAPE, seed=80))
     return str(path)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 from inverter_files import tiny_inverters, write_inverter
+from safetensors.torch import load_file, save_file
 from scenes import scene, smooth
 from torch import nn
 
@@ -126,3 +127,20 @@ def test_without_a_file_it_says_what_it_needs(tmp_path: Path) -> None:
         learned_inverter().networks()
     with pytest.raises(ConfigError, match=r"no such \.safetensors file, make one by gradveil train-inverter"):
         learned_inverter(inverter=str(tmp_path / "none.safetensors"))
+
+
+@pytest.mark.parametrize(
+    "setting",
+    ["", "null", "[]", "{}", '{"model": 1}', "[" * 5000,
+     '{"model": "a", "shape": [3, 8], "examples": 1, "training": {}, "defense": ""}',
+     '{"model": "a", "shape": [3, 8, 8], "examples": "1", "training": [], "defense": ""}'],
+)  # fmt: skip
+def test_a_file_that_does_not_say_what_it_is_for_is_one_line(setting: str, tmp_path: Path) -> None:
+    file = tmp_path / "a.safetensors"
+    metadata = {"gradveil.kind": "inverter", "gradveil.setting": setting}
+    save_file(load_file(tiny_inverters()[0]), file, metadata=metadata)
+    with pytest.raises(ConfigError, match=r"a\.safetensors: does not say what it was trained for, make one by"):
+        learned_inverter(inverter=str(file))
+    save_file(load_file(tiny_inverters()[0]), file, metadata=metadata | {"gradveil.kind": "progan"})
+    with pytest.raises(ConfigError, match="holds progan, not inverter, make one by gradveil train-inverter"):
+        learned_inverter(inverter=str(file))

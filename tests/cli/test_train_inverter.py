@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradveil.cli import main
+from gradveil.generators import learn_inverter
 
 AUDIT = ["--data", "digits", "--model", "mlp", "--gallery", "150", "--images", "6"]
 TRAIN = ["--sketch", "48", "--hidden", "64", "--epochs", "6", "--device", "cpu"]
@@ -83,6 +84,8 @@ def test_as_json_through_a_defense_with_more_pictures(capsys: pytest.CaptureFixt
         (("--decoder", "x"), "--decoder: must be perceptron or convolutions, got 'x'"),
         (("--gallery", "5000", "--images", "300"), "public pictures are too few, give 20 or more"),
         (("--public", "photos:limit=20"), "--public: photos: has"),
+        (("--public", "x"), "--public: unknown name 'x'"),
+        (("--public", "digits:x=1"), "--public: x: unknown key"),
         (("--epochs", "0"), "--epochs: 0 is out of range"),
         (("--out", "a.pt"), "--out: a.pt: expected a file name that ends in .safetensors"),
     ],
@@ -93,6 +96,22 @@ def test_what_cannot_be_is_one_line(more: tuple[str, ...], line: str, capsys: py
     assert line in told[-1]
     assert [one for one in told if one.startswith("error: ")] == told[-1:]
     assert not list(Path().glob("*.safetensors"))
+
+
+def test_what_was_simulated_outlives_an_interruption(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(learn_inverter, "fit", stop)
+        assert train() == 130
+    assert "interrupted: the last checkpoint is kept, give the same command again" in capsys.readouterr().err
+    with monkeypatch.context() as patch:
+        patch.setattr(learn_inverter.Simulation, "simulate", stop)
+        assert train() == 0  # nothing is simulated a second time
+    assert {path.name for path in Path().iterdir()} == {"a.safetensors"}
 
 
 def test_it_is_a_stage_of_the_default_where_a_file_is_given(capsys: pytest.CaptureFixture[str]) -> None:

@@ -207,8 +207,12 @@ def test_what_was_not_tested_follows_from_the_settings():
     scenario = {"weights": "w", "local_steps": 5, "attacker": "malicious", "batchnorm": "batch", "labels": "inferred"}
     records = (trial("x", 5), trial("x", 5, defense="prune", attacker="adaptive", attack="rogs"))
     full = gaps(*records, config={"scenario": scenario | {"rounds": 3}})
-    for said in ("undefended", "Adaptive", "Trained models", "malicious", "several rounds", "learned"):
+    for said in ("undefended", "Adaptive", "Trained models", "malicious", "several rounds", "learned picture"):
         assert said not in full
+    assert "Networks trained to invert updates" in full
+    inverted = gaps(trial("x", 5), trial("x", 5, attack="learned-inverter-search"))
+    assert "Networks trained" not in inverted
+    assert "learned picture of the world" in inverted
     assert "Other stages of training" in full
     assert "An attacker who knows the labels" in full
 

@@ -17,13 +17,16 @@ from gradveil.engine.priors.prior import TotalVariation
 
 
 def compare(got: Reconstruction, seen: Observation) -> Reconstruction:
-    """With 1 - cosine over all layers as its loss, whatever the attack minimized; one that broke down stays so."""
+    """With 1 - cosine over all layers as its loss, whatever the attack minimized; one that broke down stays so.
+
+    What it supposes to have been fed is left out: of several attacks only some suppose anything.
+    """
     like = next(iter(seen.update.values()))
     seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
     matcher, images = Loop(OneTrial.of(seen, Cosine())), got.images.to(like).nan_to_num(0, 0, 0)
     views = seen.knowledge.views  # an attack reports the picture as fed or before that
     match = torch.stack([matcher(images)[0], *(matcher(view.apply(images))[0] for view in views)]).amin(0)
-    return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan))
+    return replace(got, loss=match.masked_fill(~got.loss.isfinite().to(match.device), torch.nan), fed=None)
 
 
 def score_of(got: Reconstruction) -> Tensor:

@@ -54,7 +54,7 @@ def resumable(out: Path) -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        saved = Path(f"{out}.resume").exists()
+        saved = Path(f"{out}.resume").exists() or Path(f"{out}.simulated").exists()
         what = "the last checkpoint is kept, give the same command again" if saved else "nothing was saved yet"
         raise Interrupted(what) from None
     except OSError as error:

@@ -125,7 +125,12 @@ def source_of(text: str, shared: Sequence[str], key: str) -> Source:
 
     name, options = read_source(text, key)
     given = {**parse_pairs(list(shared), "data_options"), **options}
-    return Source(data=name, options=check_data_options(name, given, lambda at: key if at == "data" else at))
+
+    def where(at: str) -> str:
+        """What is wrong with a data set beside `data` is no fault of `data_options`."""
+        return key if at == "data" else at if key == "data" else at.replace("data_options", key, 1)
+
+    return Source(data=name, options=check_data_options(name, given, where))
 
 
 def printer(course: GanCourse, quiet: bool) -> Callable[[Reached], None] | None:

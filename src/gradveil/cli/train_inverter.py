@@ -23,8 +23,9 @@ from gradveil.cli._help import (
     PICTURES_FORM,
     QUIET,
 )
-from gradveil.cli._networks import check_file, print_now_and_then, read_source, resumable
+from gradveil.cli._networks import check_file, print_now_and_then, resumable
 from gradveil.cli.audit import METHOD, option
+from gradveil.cli.train_gan import source_of
 
 if TYPE_CHECKING:
     from gradveil.generators.training import Course, Progress
@@ -112,10 +113,8 @@ def train_inverter(
     from gradveil.cli._options import check_training, compute_of, config_of
     from gradveil.config.inverter import prepare_inverter
     from gradveil.core.errors import unknown
-    from gradveil.defenses.loda.starts import options_for
     from gradveil.generators.learn_inverter import Lesson
     from gradveil.generators.learn_inverter import train_inverter as train
-    from gradveil.generators.pictures import Source
     from gradveil.generators.training import Course
 
     if precision not in ("bf16", "float32"):
@@ -131,11 +130,7 @@ def train_inverter(
     }  # fmt: skip
     config = config_of(None, given)
     compute = compute_of(device, "float32", "auto", None)
-    more: list[Source] = []
-    for text in public or ():
-        name, options = read_source(text, "public")
-        options_for(name)
-        more.append(Source(data=name, options=options))
+    more = [source_of(text, (), "public") for text in public or ()]
     course = Course(
         epochs=epochs, seconds=seconds, batch_size=step_size, rate=rate, seed=config.seed, device=compute.device,
         bf16=precision == "bf16",

@@ -186,7 +186,7 @@ class InformedClient:
 
 
 def keep_best(candidates: Sequence[Candidate], client: InformedClient) -> Reconstruction:
-    """For each client the candidate with the lowest match * roughness ** 0.25 of those that are possible."""
+    """For each client the candidate with the lowest match * roughness ** ROUGHNESS of those that are possible."""
     floors = torch.stack([client.floor(one.fed, one.got.labels) for one in candidates]).nan_to_num(0, 0, 0)
     scores = torch.stack([score(candidate, client, floors.mean(0)) for candidate in candidates])
     chosen = scores.argmin(0)  # the first where none is possible: what knowing the defense has found

@@ -84,8 +84,16 @@ def read_setting(file: str | Path) -> Setting:
     if metadata.get("kind") != KIND:
         raise ConfigError(f"{file}: holds {metadata.get('kind', 'weights of unknown kind')}, not {KIND}, {TRAIN}")
     try:
-        there = json.loads(metadata[ENTRY])
-        setting = Setting(**{**there, "shape": tuple(there["shape"])})
+        return _parse(json.loads(metadata[ENTRY]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(f"{file}: does not say what it was trained for, {TRAIN}") from error
+
+
+def _parse(there: Any) -> Setting:
+    """ValueError, KeyError or TypeError for anything but a setting."""
+    shape, training = tuple(there["shape"]), dict(there["training"])
+    setting = Setting(**{**there, "shape": shape, "training": training})
+    texts, counts = (setting.model, setting.defense, *training), (*shape, setting.examples)
+    if len(shape) != 3 or not all(type(x) is str for x in texts) or not all(type(x) is int for x in counts):
+        raise ValueError("a field of another type")
     return setting

@@ -62,7 +62,7 @@ def check_not_trained_on(file: str | Path, images: Tensor) -> None:
     if seen := count_known(images, read_records(path)):
         raise ConfigError(
             f"{path}: was trained on {seen} of the {len(as_bytes(images))} pictures that are attacked, "
-            "train it without them (`skip`) or attack other pictures"
+            "train it without them (`skip`, or for an inverter the settings of this audit) or attack other pictures"
         )
 
 

@@ -10,7 +10,10 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict import Verdict
 from gradveil.audit.verdict.leak import IDENTIFICATION
 
-LEARNED = ("rogs", "gan", "diffusion")  # attacks with a learned prior, by a part of their name
+LEARNED = {  # what a kind of attack is, by parts of the names of those that are of it
+    "Attacks with a learned picture of the world (GAN, diffusion).": ("rogs", "gan", "diffusion"),
+    "Networks trained to invert updates of this model and defense (`learned-inverter`).": ("learned-inverter",),
+}
 VALID = timedelta(days=365)
 
 
@@ -96,8 +99,9 @@ def _attackers(run: Run, verdict: Verdict) -> Iterator[str]:
     if not any(finding.lineup for finding in verdict.findings):
         yield "How many pictures the updates name among candidates, whatever attacks see of them (`lineup`)."
     attacks = sorted({cell.attack for cell in verdict.cells if not cell.control})
-    if not any(part in attack for part in LEARNED for attack in attacks):
-        yield "Attacks with a learned picture of the world (GAN, diffusion, trained inverters)."
+    for kind, parts in LEARNED.items():
+        if not any(part in attack for part in parts for attack in attacks):
+            yield kind
     yield f"Any attack other than {', '.join(attacks)}."
     if "tuning" not in run.provenance:
         yield "Settings of these attacks that were chosen for this model, data and defense; see `tuned_on`."
