@@ -373,6 +373,24 @@ def test_noise_does_not_come_again_and_what_is_modeled_is_explained(defense: str
         assert fmean(one["repeated"] for one in numbers) < 0.05
 
 
+@pytest.mark.parametrize("where", ["one picture", "a batch"])
+@pytest.mark.parametrize("kept", [0.3, 0.1])
+def test_a_client_that_leaves_out_most_numbers_is_not_one_that_adds_noise(kept: float, where: str):
+    """Scaled so that its mean is right: what is left unexplained never comes again. But the zeros are there to see."""
+    drops = Distorts(lambda u, rng: u / kept * (torch.rand(u.shape, generator=rng) < kept))
+    found = check(drops, SCENES[where], guess=SCENES[where].private)
+    assert (found.passed, found.failure) == (False, "zeroed"), found
+    assert "came as exact zeros" in found.message
+
+
+@pytest.mark.parametrize("where", SCENES)
+@pytest.mark.parametrize(
+    "defense", [*HEALTHY.values(), DEFENSES["qsgd"](levels=1), DEFENSES["uniform"](bits=2), DEFENSES["topk"]()]
+)
+def test_what_is_rounded_to_zero_is_little(defense: Defense, where: str):
+    assert all(one["zeroed"] < 0.4 for one in look(defense, SCENES[where]).numbers)
+
+
 def test_one_random_number_for_the_whole_update_is_noise():
     """Few draws of few numbers: their mean may be far from zero by chance, and their spread says so."""
     odd = [{"truth": 0.5, "repeated": value} for value in (4.0, 0.0, 0.0, 0.0)]
@@ -380,6 +398,8 @@ def test_one_random_number_for_the_whole_update_is_noise():
     assert find_failure([{"truth": 0.4, "repeated": 0.6}] * 4) == "lacking"
     assert find_failure([{"truth": 0.6, "repeated": 0.4}] * 4) == ""
     assert find_failure([{"truth": 0.4, "repeated": 0.6, "alike": 1.0}] * 4) == ""
+    assert find_failure([{"truth": 0.4, "zeroed": 0.6}] * 4) == "zeroed"
+    assert find_failure([{"truth": 0.4, "zeroed": 0.5}] * 4) == ""
 
 
 @pytest.mark.parametrize("defense", [Silent(), Gray()])

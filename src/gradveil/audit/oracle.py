@@ -24,6 +24,7 @@ from gradveil.audit.own_client import (
     share_matched,
     share_of_zeros,
     share_repeated,
+    share_zeroed,
 )
 from gradveil.audit.plan import Cell
 from gradveil.audit.score import Judge
@@ -42,6 +43,7 @@ RECONSTRUCTION, TRUTH, ANOTHER, AGAIN = "reconstruction", "truth", "another", "_
 FOUND = "found"  # as the reconstruction, through the view of the pictures that an attacker who knows it looks through
 PLAIN, MATCHED = "plain", "matched"  # what a client without a defense explains; the share of numbers that is matched
 REPEATED = "repeated"  # the share of the update that the truth leaves unexplained and that new draws bring again
+ZEROED = "zeroed"  # the share of what the attacker's client sends, by squared length, that came as exact zeros
 ALIKE = "alike"  # 1 where two clients have sent the same: then the pictures do not matter
 WRONG = "wrong"  # 1 where the attacker was given other labels or training, or is scored on other pictures
 REPLAY = "replay"  # what the client itself explains, played again by the same draws
@@ -242,6 +244,7 @@ def _look_at_client(cell: Cell, clients: Clients, own: OwnClient, seen: Observat
         TRUTH: share_explained(update, best),
         TRUTH + AGAIN: share_explained(second.update, best_again),
         REPEATED: share_repeated(update, best, second.update, best_again),
+        ZEROED: share_zeroed(update, best),
         PLAIN: _explain_plainly(own, update, private, ways, first),
         MATCHED: share_matched(update, own.send(ways[-1], update)),
         **({} if right else {WRONG: 1.0}),

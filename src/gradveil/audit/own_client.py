@@ -122,6 +122,13 @@ def share_of_zeros(update: Mapping[str, Tensor]) -> float:
     return sum(int((u == 0).sum()) for u in update.values()) / max(1, sum(u.numel() for u in update.values()))
 
 
+def share_zeroed(update: Update, own: Update) -> float:
+    """Of the squared length of `own`, what falls on exact zeros of the update: numbers that a client has left out."""
+    size = squared_length(own)
+    left_out = {name: u * (update[name] == 0) for name, u in own.items() if name in update}
+    return squared_length(left_out) / size if 0 < size < math.inf else 0.0
+
+
 def share_matched(update: Update, own: Update) -> float:
     """Of the numbers of the update that are not zero, those that take part in the match."""
     count = {name: int((u != 0).sum()) for name, u in update.items()}

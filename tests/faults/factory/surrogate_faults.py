@@ -224,3 +224,28 @@ DISTORTIONS: dict[str, tuple[str, dict[str, Callable[[Tensor, Tensor], Tensor]]]
 }
 for _name, (_text, _distortions) in DISTORTIONS.items():
     fault("defense", "audit", _text, has("-as-fed", "-surrogate", "-planted"))(distort(_name, _distortions))
+
+
+@dataclass(frozen=True)
+class Thinned(Defense):
+    """Keeps a share of the numbers, drawn anew each time, and scales them up; its author says that nothing is known."""
+
+    kept: float
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {
+            name: u / self.kept * (torch.rand(u.shape, generator=rng) < self.kept).to(u) for name, u in update.items()
+        }
+
+    def surrogate(self, seen: Update) -> Defense:
+        return Defense()
+
+
+@fault("defense", "audit", "the defense leaves out most numbers by chance", has("-as-fed", "-surrogate", "-planted"))
+def update_thinned_out(audit: Audit, rng: Random) -> Audit:
+    kept = rng.choice((0.03, 0.1, 0.2, 0.3, 0.5))
+
+    def thinned() -> Defense:
+        return Thinned(kept)
+
+    return replace(audit, defenses={"none": Defense(), "d": thinned()}, settings=with_defense(audit, thinned))

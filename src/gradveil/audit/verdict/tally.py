@@ -53,7 +53,7 @@ class Tally:
 
     @property
     def is_random(self) -> bool:
-        """Whether its pictures were drawn at random: a bound says something of others then, and of chosen ones never."""
+        """Whether its pictures were drawn at random; of chosen ones no bound says anything about others."""
         return self.is_sample and not self.first_rows
 
     @property
