@@ -183,9 +183,9 @@ def test_a_variation_is_aside_and_what_was_asked_about_is_not() -> None:
 
 def test_a_cell_counts_what_it_tried_rebuilt_and_scored() -> None:
     unknown = replace(record(5, defense="d"), flags=(NO_TRUTH,))
-    run = run_of(undefended(20), [record(0, defense="d"), failed(1, defense="d"), unknown])
+    run = run_of(undefended(20), [record(0, defense="d"), hidden(6, defense="d"), failed(1, defense="d"), unknown])
     (cell,) = (one for one in judge(run).cells if one.defense == "d")
-    assert (cell.attempted, cell.failed, cell.reconstructions, cell.scored) == (3, 1, 2, 1)
+    assert (cell.attempted, cell.failed, cell.reconstructions, cell.scored) == (4, 1, 3, 2)
 
 
 ODD = {
