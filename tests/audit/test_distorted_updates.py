@@ -49,7 +49,9 @@ def test_only_noise_is_taken_for_noise(tmp_path: Path) -> None:
         "noise": Gaussian(scale=5.0),
     }
     run_audit(replace(build(config), defenses=defenses, settings={}), tmp_path)
-    verdict = judge(read_run(tmp_path))
+    run = read_run(tmp_path)
+    assert run.provenance["searches"] == ["a"]
+    verdict = judge(run)
     words = {finding.tally.defense: finding.verdict for finding in verdict.findings}
     assert words == {"none": "leaks", "constant": "inconclusive", "thinned": "inconclusive", "noise": "no leak found"}
     failures = {one.defense: one.failure for one in verdict.oracles}

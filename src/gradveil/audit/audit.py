@@ -120,6 +120,7 @@ class AuditExperiment(Experiment[None]):
             "lineup": describe_lineups(self.lineups),
             "order": list(audit.attacks) if audit.sequence else [],
             "uses": {label: sorted(attack.uses) for label, attack in audit.attacks.items()},
+            "searches": [label for label, attack in audit.attacks.items() if attack.doubled() is not None],
             "left_out": self.left_out,
             "scenarios": roles(audit, compute, self.shard),
             "declared": list(audit.declared),

@@ -219,6 +219,19 @@ def test_what_one_attack_says_of_the_client_counts_whatever_another_shows(
     assert found.verdict == word
 
 
+@pytest.mark.parametrize(
+    ("searches", "word"), [(["a"], "inconclusive"), ([], "no leak found"), (None, "no leak found")]
+)
+def test_a_search_that_no_catalogue_has_must_come_to_its_end_too(searches: list[str] | None, word: str) -> None:
+    run = hard_run(**({} if searches is None else {"searches": searches}))
+    kept = tuple(r for r in run.records if r.control != "doubled")
+    plan = {**run.plan, "cells": [cell for cell in run.plan["cells"] if cell[3] != "doubled"]}
+    own = {**run.config, "attack": {"a": {"name": "Mine", "value": "Mine()"}}}
+    found = under(replace(run, records=kept, config=own, provenance={**run.provenance, "plan": plan}))
+    assert found.verdict == word
+    assert ("whether more steps see more" in " ".join(found.reasons)) == (word == "inconclusive")
+
+
 def test_unusual_pictures_come_last_whatever_leaked() -> None:
     def under_name(scenario: str, records: list[Record]) -> list[Record]:
         return [replace(r, scenario=scenario, key=r.key.replace("easy/", f"{scenario}/", 1)) for r in records]
