@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from statistics import fmean
 
 import pytest
 import torch
@@ -325,6 +327,79 @@ class Gray(Defense):
 
     def surrogate(self, seen: Update) -> Defense:
         return self
+
+
+@dataclass(frozen=True)
+class Distorts(Defense):
+    """Whoever knows how can undo it; its author says that knowing it changes nothing."""
+
+    change: Callable[[Tensor, Generator], Tensor]
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: self.change(u, rng) for name, u in update.items()}
+
+    def surrogate(self, seen: Update) -> Defense:
+        return Defense()
+
+
+def secret(u: Tensor) -> Tensor:
+    return torch.randn(u.shape, generator=torch.Generator().manual_seed(u.numel()))
+
+
+DISTORTED = {
+    "a constant is added": lambda u, rng: u + 10 * secret(u),
+    "nearly all is a constant": lambda u, rng: 1 + 1e-3 * u,
+    "every number has a factor": lambda u, rng: u * (2 * secret(u)).exp(),
+    "a million times": lambda u, rng: 1e6 * u,
+    "a constant and noise": lambda u, rng: u + 10 * secret(u) + torch.randn(u.shape, generator=rng),
+}
+
+
+@pytest.mark.parametrize("where", ["one picture", "a batch"])
+@pytest.mark.parametrize("change", DISTORTED)
+def test_what_comes_in_every_draw_and_is_not_explained_is_not_noise(change: str, where: str):
+    """The truth explains hardly anything, and so does noise: no reconstruction explains more."""
+    found = check(Distorts(DISTORTED[change]), SCENES[where], guess=SCENES[where].private)
+    assert (found.passed, found.failure) == (False, "lacking"), found
+    assert "the true pictures explain" in found.message
+
+
+@pytest.mark.parametrize("where", SCENES)
+@pytest.mark.parametrize("defense", HEALTHY)
+def test_noise_does_not_come_again_and_what_is_modeled_is_explained(defense: str, where: str):
+    numbers = look(HEALTHY[defense], SCENES[where]).numbers
+    assert all(one["repeated"] < 0.4 for one in numbers)
+    if defense != "sign":
+        assert fmean(one["repeated"] for one in numbers) < 0.05
+
+
+@pytest.mark.parametrize("where", ["one picture", "a batch"])
+@pytest.mark.parametrize("kept", [0.3, 0.1])
+def test_a_client_that_leaves_out_most_numbers_is_not_one_that_adds_noise(kept: float, where: str):
+    """Scaled so that its mean is right: what is left unexplained never comes again. But the zeros are there to see."""
+    drops = Distorts(lambda u, rng: u / kept * (torch.rand(u.shape, generator=rng) < kept))
+    found = check(drops, SCENES[where], guess=SCENES[where].private)
+    assert (found.passed, found.failure) == (False, "zeroed"), found
+    assert "came as exact zeros" in found.message
+
+
+@pytest.mark.parametrize("where", SCENES)
+@pytest.mark.parametrize(
+    "defense", [*HEALTHY.values(), DEFENSES["qsgd"](levels=1), DEFENSES["uniform"](bits=2), DEFENSES["topk"]()]
+)
+def test_what_is_rounded_to_zero_is_little(defense: Defense, where: str):
+    assert all(one["zeroed"] < 0.4 for one in look(defense, SCENES[where]).numbers)
+
+
+def test_one_random_number_for_the_whole_update_is_noise():
+    """Few draws of few numbers: their mean may be far from zero by chance, and their spread says so."""
+    odd = [{"truth": 0.5, "repeated": value} for value in (4.0, 0.0, 0.0, 0.0)]
+    assert find_failure(odd) == ""
+    assert find_failure([{"truth": 0.4, "repeated": 0.6}] * 4) == "lacking"
+    assert find_failure([{"truth": 0.6, "repeated": 0.4}] * 4) == ""
+    assert find_failure([{"truth": 0.4, "repeated": 0.6, "alike": 1.0}] * 4) == ""
+    assert find_failure([{"truth": 0.4, "zeroed": 0.6}] * 4) == "zeroed"
+    assert find_failure([{"truth": 0.4, "zeroed": 0.5}] * 4) == ""
 
 
 @pytest.mark.parametrize("defense", [Silent(), Gray()])

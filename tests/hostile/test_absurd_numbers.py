@@ -36,6 +36,8 @@ FIELDS: dict[str, Callable[[Any], Change]] = {
     "loss": lambda x: lambda r: replace(r, loss=x),
     "seconds": lambda x: lambda r: replace(r, seconds=x),
     "explained": lambda x: lambda r: replace(r, explained=dict.fromkeys(r.explained or ("truth",), x)),
+    "floors": lambda x: lambda r: replace(r, floors=dict.fromkeys(r.floors or ("psnr_fed",), x)),
+    "fed": lambda x: lambda r: replace(r, fed=dict.fromkeys(r.fed or ("linked", "chance"), x)),
 }
 OTHER: dict[str, Change] = {
     "seed": lambda r: replace(r, seed=10**30),
@@ -43,6 +45,8 @@ OTHER: dict[str, Change] = {
     "example": lambda r: replace(r, example=10**30),
     "negative example": lambda r: replace(r, example=-1),
     "inf blank": lambda r: replace(r, blank=math.inf),
+    "nan floor": lambda r: replace(r, floors={"psnr_fed": math.nan}),
+    "infinite chance": lambda r: replace(r, fed={"linked": 1.0, "chance": math.inf}),
     "nan loss": lambda r: replace(r, loss=math.nan),
 }
 

@@ -18,7 +18,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gradveil.audit.own_client import OwnClient, share_explained, share_matched, share_of_zeros
+from gradveil.audit.own_client import (
+    OwnClient,
+    share_explained,
+    share_matched,
+    share_of_zeros,
+    share_repeated,
+    share_zeroed,
+)
 from gradveil.audit.plan import Cell
 from gradveil.audit.score import Judge
 from gradveil.audit.second_round import Clients, Played, is_another
@@ -35,6 +42,8 @@ from gradveil.metrics.align import BLANK
 RECONSTRUCTION, TRUTH, ANOTHER, AGAIN = "reconstruction", "truth", "another", "_again"
 FOUND = "found"  # as the reconstruction, through the view of the pictures that an attacker who knows it looks through
 PLAIN, MATCHED = "plain", "matched"  # what a client without a defense explains; the share of numbers that is matched
+REPEATED = "repeated"  # the share of the update that the truth leaves unexplained and that new draws bring again
+ZEROED = "zeroed"  # the share of what the attacker's client sends, by squared length, that came as exact zeros
 ALIKE = "alike"  # 1 where two clients have sent the same: then the pictures do not matter
 WRONG = "wrong"  # 1 where the attacker was given other labels or training, or is scored on other pictures
 REPLAY = "replay"  # what the client itself explains, played again by the same draws
@@ -196,7 +205,7 @@ def look_at_round(
     for client, look in enumerate(looks):
         if len(looks) > 1:
             other = _of(seen.update, client - 1)
-            look.numbers |= {ALIKE: 1.0} if not is_another(_of(seen.update, client), other) else {}
+            look.numbers |= {ALIKE: 1.0} if _is_same(_of(seen.update, client), other) else {}
             look.numbers[ANOTHER] = own.explain(looks[client - 1].trained, _of(seen.update, client))
         if not redrawn:
             look.numbers.pop(TRUTH + AGAIN, None)
@@ -232,9 +241,12 @@ def _look_at_client(cell: Cell, clients: Clients, own: OwnClient, seen: Observat
         trained = own.train(private, update)
     ways = list(_ways(own, update, private, trained, first))
     again = ways if second is first else list(_ways(own, second.update, private, trained, second))
+    best, best_again = _best(own, ways, update), _best(own, again, second.update)
     numbers = {
-        TRUTH: max(own.explain(way, update) for way in ways),
-        TRUTH + AGAIN: max(own.explain(way, second.update) for way in again),
+        TRUTH: share_explained(update, best),
+        TRUTH + AGAIN: share_explained(second.update, best_again),
+        REPEATED: share_repeated(update, best, second.update, best_again),
+        ZEROED: share_zeroed(update, best),
         PLAIN: _explain_plainly(own, update, private, ways, first),
         MATCHED: share_matched(update, own.send(ways[-1], update)),
         **({} if right else {WRONG: 1.0}),
@@ -246,6 +258,11 @@ def _look_at_client(cell: Cell, clients: Clients, own: OwnClient, seen: Observat
     raised = {MASKED: masked, DRAWN: redrawn}
     flags = tuple(name for name, is_raised in raised.items() if is_raised)
     return Look(numbers, flags, redrawn, second.update, trained)
+
+
+def _best(own: OwnClient, ways: Sequence[Update], update: Update) -> Update:
+    """What is sent in the way that explains the update best."""
+    return max((own.send(way, update) for way in ways), key=lambda sent: share_explained(update, sent))
 
 
 def _explain_plainly(own: OwnClient, update: Update, private: Batch, ways: Sequence[Update], played: Played) -> float:
@@ -312,6 +329,11 @@ def _batch(batch: Batch, client: int) -> Batch:
 
 def _of(update: Update, client: int) -> Update:
     return {name: u[client] for name, u in update.items()}
+
+
+def _is_same(one: Update, other: Update) -> bool:
+    """To the last bit: whatever differs may be what tells the pictures apart."""
+    return all(torch.equal(u, other[name]) for name, u in one.items())
 
 
 def _is_finite(update: Update) -> bool:

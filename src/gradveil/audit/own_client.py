@@ -89,17 +89,44 @@ def share_explained(update: Update, own: Update) -> float:
     return max(LEAST, 1 - off / size) if size > 0 else 0.0
 
 
+def share_repeated(update: Update, own: Update, again: Update, own_again: Update) -> float:
+    """Of two draws of an update, the share that is left unexplained in both and alike.
+
+    Noise is never the same twice: near 0. What the attacker's client lacks or does wrong comes again: where nothing is
+    drawn, it is all that is unexplained.
+    """
+    names = [name for name in own if name in own_again and name in update]
+    left = [
+        _flat({name: whole[name] - part[name] for name in names}) for whole, part in ((update, own), (again, own_again))
+    ]
+    size = math.sqrt(squared_length({n: update[n] for n in names}) * squared_length({n: again[n] for n in names}))
+    shared = float(left[0] @ left[1]) if names else 0.0
+    if not (math.isfinite(shared) and math.isfinite(size)):
+        return math.nan
+    return min(-LEAST, shared / size) if size > 0 else 0.0
+
+
 def squared_length(update: Update, other: Update | None = None) -> float:
     """Of the update, or of its difference to another, in double precision."""
     if not update:
         return 0.0
-    flat = torch.cat([(u if other is None else u - other[name]).flatten() for name, u in update.items()])
-    return float(flat.double().square().sum())
+    return float(_flat(update if other is None else {n: u - other[n] for n, u in update.items()}).square().sum())
+
+
+def _flat(update: Update) -> Tensor:
+    return torch.cat([u.flatten() for u in update.values()]).double()
 
 
 def share_of_zeros(update: Mapping[str, Tensor]) -> float:
     """Exact zeros."""
     return sum(int((u == 0).sum()) for u in update.values()) / max(1, sum(u.numel() for u in update.values()))
+
+
+def share_zeroed(update: Update, own: Update) -> float:
+    """Of the squared length of `own`, what falls on exact zeros of the update: numbers that a client has left out."""
+    size = squared_length(own)
+    left_out = {name: u * (update[name] == 0) for name, u in own.items() if name in update}
+    return squared_length(left_out) / size if 0 < size < math.inf else 0.0
 
 
 def share_matched(update: Update, own: Update) -> float:

@@ -14,6 +14,7 @@ from gradveil.audit.plan import Cell
 from gradveil.core.attack import Reconstruction
 from gradveil.core.metric import FED, Facts, Metric
 from gradveil.core.observation import Truth
+from gradveil.experiment.plausible import is_number
 from gradveil.metrics import align
 from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import PSNR, peak_signal_to_noise
@@ -45,7 +46,9 @@ class Scored:
     chance: float | None = None  # of a link, where what is fed tells nothing of the private picture
 
     def floors_of(self, client: int, example: int) -> dict[str, float]:
-        return {name: value[client, example].item() for name, value in self.floors.items()}
+        """Those that are numbers: a journal holds no others."""
+        found = {name: value[client, example].item() for name, value in self.floors.items()}
+        return {name: value for name, value in found.items() if is_number(value)}
 
     def fed_of(self, client: int, example: int) -> dict[str, float]:
         if self.linked is None or self.chance is None:

@@ -33,8 +33,9 @@ def _numbers(record: Record) -> Iterator[tuple[str, float, bool]]:
     for name in ("seconds", "loss", "blank"):
         value = getattr(record, name)
         yield name, value, value is None or is_number(value)
-    for name, value in record.explained.items():
-        yield f"explained.{name}", value, is_number(value)
+    for group in ("explained", "floors", "fed"):
+        for name, value in getattr(record, group).items():
+            yield f"{group}.{name}", value, is_number(value)
     for name, ranks in record.ranks.items():
         yield f"ranks.{name}", max(ranks, default=1), all(1 <= rank < MOST_EXAMPLES for rank in ranks)
     yield "example", record.example, 0 <= record.example < MOST_EXAMPLES

@@ -30,7 +30,7 @@ VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
 TRUST = ("versions", "sealed_again")
 NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights")
-KEPT = (*VERSIONS, *HASHES, *TRUST, *NUMBERS, "order", "uses", "started", "finished")  # order, uses: labels of attacks
+KEPT = (*VERSIONS, *HASHES, *TRUST, *NUMBERS, "order", "uses", "searches", "started", "finished")
 
 
 class _Hidden:

@@ -7,6 +7,7 @@ the same probability, how often the bound holds is a sum over a binomial distrib
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -110,6 +111,18 @@ def test_a_claim_needs_updates_and_not_pictures(updates: int, size: int, claim: 
     found = in_batches(updates, size)
     assert found.verdict == "no leak found"
     assert found.supports(claim) is supported
+
+
+@pytest.mark.parametrize(("draw", "bound"), [("seed", True), ("first", False)])
+def test_pictures_that_were_not_drawn_have_no_bound(draw: str, bound: bool) -> None:
+    """A bound is about the data that a sample was drawn from."""
+    run = run_of(undefended(20), defended(300))
+    run = replace(run, config=run.config | {"scenario": {**run.scenario, "draw": draw}})
+    (found,) = (f for f in judge(run).findings if f.tally.defense == "d")
+    assert found.verdict == "no leak found"
+    assert (found.at_most is not None) is found.supports(0.01) is bound
+    assert ("so there is no bound" in found.reasons[0]) is not bound
+    assert ("at most" in " ".join(found.reasons)) is bound
 
 
 def test_one_update_that_leaks_whole_is_a_leak() -> None:

@@ -57,6 +57,14 @@ def test_the_same_lucky_picture_in_many_scenarios_is_one_piece_of_luck():
     assert not beats_guessing([r for n in range(9) for r in by_all(8, 1, scenario=f"s{n}")], SEARCH, 0.005)
 
 
+@pytest.mark.parametrize(("scenarios", "chance", "beaten"), [(1, 0.005, False), (1, 0.0005, True),
+                                                            (9, 0.0005, False), (9, 0.0001, True)])  # fmt: skip
+def test_several_scenarios_share_one_chance_of_error(scenarios: int, chance: float, beaten: bool):
+    """One hit of 8 by luck: 3.9 %, 0.4 % and 0.08 %; nine scenarios have 0.11 % each."""
+    records = [guess(i, i < 1, scenario=f"s{n}") for n in range(scenarios) for i in range(8)]
+    assert beats_guessing(records, SEARCH, chance) is beaten
+
+
 def test_the_nearest_is_held_to_the_same_line():
     """One of eight, by three attacks alike: each kind of control passes."""
     prior = [(record if i < 1 else hidden)(i, attack=a, control="prior") for a in "abc" for i in range(8)]

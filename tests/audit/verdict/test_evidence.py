@@ -183,9 +183,53 @@ def test_a_variation_is_aside_and_what_was_asked_about_is_not() -> None:
 
 def test_a_cell_counts_what_it_tried_rebuilt_and_scored() -> None:
     unknown = replace(record(5, defense="d"), flags=(NO_TRUTH,))
-    run = run_of(undefended(20), [record(0, defense="d"), failed(1, defense="d"), unknown])
+    run = run_of(undefended(20), [record(0, defense="d"), hidden(6, defense="d"), failed(1, defense="d"), unknown])
     (cell,) = (one for one in judge(run).cells if one.defense == "d")
-    assert (cell.attempted, cell.failed, cell.reconstructions, cell.scored) == (3, 1, 2, 1)
+    assert (cell.attempted, cell.failed, cell.reconstructions, cell.scored) == (4, 1, 3, 2)
+
+
+ODD = {
+    "model": {"truth": 0.2, "reconstruction": 0.8},
+    "nothing": {"truth": -0.7, "reconstruction": -0.9},
+    "plain": {"truth": 0.3, "plain": 0.9},
+    "lacking": {"truth": 0.3, "repeated": 0.7},
+    "zeroed": {"truth": 0.3, "zeroed": 0.7},
+    "received": {"truth": 0.9, "replay": 0.5},
+    "scores": {"known": 0.5},
+    "given": {"wrong": 1.0},
+}
+
+
+@pytest.mark.parametrize("failure", ODD)
+@pytest.mark.parametrize(("informed", "word"), [(True, "inconclusive"), (False, "no leak found")])
+def test_what_one_attack_says_of_the_client_counts_whatever_another_shows(
+    failure: str, informed: bool, word: str
+) -> None:
+    """Of an attack that takes no account of a defense its copy of the client need not be right."""
+
+    def by_b(records: list[Record]) -> list[Record]:
+        return [replace(r, attack="b", key=r.key.replace("/a/", "/b/", 1)) for r in records]
+
+    groups = [undefended(20), in_hard(undefended(20)), in_hard(defended(20))]
+    run = run_of(*groups, *map(by_b, groups), roles=ROLES, uses={"a": ["defense"], "b": ["defense"] * informed})
+    assert under(run).verdict == "no leak found"
+    found = under(change(run, lambda r: (r.attack, r.attacker) == ("b", "adaptive"),
+                         explained={"reconstruction": 0.0, "truth": 1.0, **ODD[failure]}))  # fmt: skip
+    assert [one.oracle.failure for one in found.evidence if one.oracle] == ["", failure]
+    assert found.verdict == word
+
+
+@pytest.mark.parametrize(
+    ("searches", "word"), [(["a"], "inconclusive"), ([], "no leak found"), (None, "no leak found")]
+)
+def test_a_search_that_no_catalogue_has_must_come_to_its_end_too(searches: list[str] | None, word: str) -> None:
+    run = hard_run(**({} if searches is None else {"searches": searches}))
+    kept = tuple(r for r in run.records if r.control != "doubled")
+    plan = {**run.plan, "cells": [cell for cell in run.plan["cells"] if cell[3] != "doubled"]}
+    own = {**run.config, "attack": {"a": {"name": "Mine", "value": "Mine()"}}}
+    found = under(replace(run, records=kept, config=own, provenance={**run.provenance, "plan": plan}))
+    assert found.verdict == word
+    assert ("whether more steps see more" in " ".join(found.reasons)) == (word == "inconclusive")
 
 
 def test_unusual_pictures_come_last_whatever_leaked() -> None:

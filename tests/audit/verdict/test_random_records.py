@@ -36,6 +36,18 @@ def ends(samples: np.ndarray, level: float) -> np.ndarray:
     return np.stack([samples.min(-1), samples.max(-1)], -1)
 
 
+ODD: tuple[dict[str, float], ...] = (
+    {"truth": 0.3, "repeated": 0.7},
+    {"truth": 0.3, "repeated": 0.3},
+    {"truth": 0.1, "zeroed": 0.9},
+    {"truth": 0.2, "reconstruction": 0.8},
+    {"truth": -0.7, "reconstruction": -0.9},
+    {"truth": 0.3, "plain": 0.9},
+    {"truth": 0.9, "replay": 0.5},
+    {"truth": 0.0, "reconstruction": 0.0, "repeated": 0.0},
+)
+
+
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interval, "_bca", ends)
@@ -81,6 +93,7 @@ def drawn(seed: int) -> Run:
     whole = list(records(rng, habits))
     line_up = list(line_ups(random.Random(seed + 1), whole))  # of its own numbers: runs without are as they were
     whole += line_up
+    whole = explained_oddly(random.Random(seed + 3), whole)
     written = [one for one in whole if rng.random() >= habits.lost] or whole[:1]
     written += [one for one in written if rng.random() < habits.twice]
     if rng.random() < 0.05:
@@ -95,6 +108,19 @@ def drawn(seed: int) -> Run:
     run = run_of(whole, **about)  # whose plan is of what was to be
     doubled = [one for one in run.records if one.control == "doubled"]
     return replace(run, records=(*written, *(doubled if rng.random() < 0.8 else [])))
+
+
+def explained_oddly(rng: random.Random, whole: list[Record]) -> list[Record]:
+    """In one run of six what explains the updates is anything at all, of one attack or of all."""
+    if rng.random() >= 1 / 6:
+        return whole
+    odd, attacks = rng.choice(ODD), rng.choice([("a",), ("a", "b")])
+
+    def change(one: Record) -> Record:
+        numbers = {name: value + rng.uniform(-0.05, 0.05) for name, value in odd.items()}
+        return replace(one, explained={**one.explained, **numbers})
+
+    return [change(one) if not one.control and one.attack in attacks else one for one in whole]
 
 
 def roles(rng: random.Random) -> dict[str, Any]:
@@ -208,6 +234,7 @@ def check_word(finding: Finding, verdict: Verdict) -> None:
         assert not verdict.missing
         assert tally.scored == tally.pictures > 0
         assert any(one.counts for one in finding.evidence)
+        assert all(one.oracle is None or one.oracle.passed is not False for one in finding.evidence)
         assert tally.undefended or tally.has_adaptive
     elif finding.verdict != "bounded":
         assert not finding.supports(0.999)

@@ -161,3 +161,91 @@ SYMMETRIES: dict[str, tuple[str, dict[str, Callable[[Tensor], Tensor]]]] = {
 }
 for _name, (_text, _changes) in SYMMETRIES.items():
     fault("defense", "audit", _text, has("-batch", "-as-fed", "-surrogate"))(feed_changed(_name, _changes))
+
+
+# defenses that distort updates in a way that whoever knows it can undo
+
+
+@dataclass(frozen=True)
+class Distortion(Defense):
+    """Changes every number of the update by one that is always the same; its author says that nothing is known of it.
+
+    change: of a tensor and one of its shape whose numbers are normal.
+    """
+
+    change: Callable[[Tensor, Tensor], Tensor]
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {name: self.change(u, fixed(u)) for name, u in update.items()}
+
+    def surrogate(self, seen: Update) -> Defense:
+        return Defense()
+
+
+def fixed(u: Tensor) -> Tensor:
+    """The same in every run."""
+    return torch.randn(u.shape, generator=torch.Generator().manual_seed(u.numel()))
+
+
+def distort(text: str, changes: dict[str, Callable[[Tensor, Tensor], Tensor]]) -> Callable[[Audit, Random], Audit]:
+    def inject(audit: Audit, rng: Random) -> Audit:
+        change = changes[rng.choice(sorted(changes))]
+
+        def distorted() -> Defense:
+            return Distortion(change)
+
+        return replace(audit, defenses={"none": Defense(), "d": distorted()}, settings=with_defense(audit, distorted))
+
+    inject.__name__ = text
+    return inject
+
+
+DISTORTIONS: dict[str, tuple[str, dict[str, Callable[[Tensor, Tensor], Tensor]]]] = {
+    "update_with_a_constant": (
+        "the defense adds a constant to the update that nobody accounts for",
+        {f"{a}": lambda u, c, a=a: u + a * c for a in (0.01, 0.1, 1.0, 10.0)},
+    ),
+    "update_hidden_in_ones": (
+        "the defense sends ones and, far behind the point, the update",
+        {f"{a}": lambda u, c, a=a: 1 + a * u for a in (0.1, 1e-3)},
+    ),
+    "update_with_factors": (
+        "the defense multiplies every number by a factor of its own",
+        {f"{a}": lambda u, c, a=a: u * (a * c).exp() for a in (0.5, 1.0, 2.0, 3.0)},
+    ),
+    "update_of_another_unit": (
+        "the defense multiplies the update by one large or small number",
+        {f"{a}": lambda u, c, a=a: a * u for a in (-1.0, 0.1, 3.0, 1e3, 1e6)},
+    ),
+    "update_with_turned_signs": (
+        "the defense turns the signs of some numbers, always the same",
+        {f"{a}": lambda u, c, a=a: torch.where(c > a, -u, u) for a in (0.0, 0.5, 1.0)},
+    ),
+}
+for _name, (_text, _distortions) in DISTORTIONS.items():
+    fault("defense", "audit", _text, has("-as-fed", "-surrogate", "-planted"))(distort(_name, _distortions))
+
+
+@dataclass(frozen=True)
+class Thinned(Defense):
+    """Keeps a share of the numbers, drawn anew each time, and scales them up; its author says that nothing is known."""
+
+    kept: float
+
+    def update(self, update: Update, rng: Generator) -> Update:
+        return {
+            name: u / self.kept * (torch.rand(u.shape, generator=rng) < self.kept).to(u) for name, u in update.items()
+        }
+
+    def surrogate(self, seen: Update) -> Defense:
+        return Defense()
+
+
+@fault("defense", "audit", "the defense leaves out most numbers by chance", has("-as-fed", "-surrogate", "-planted"))
+def update_thinned_out(audit: Audit, rng: Random) -> Audit:
+    kept = rng.choice((0.03, 0.1, 0.2, 0.3, 0.5))
+
+    def thinned() -> Defense:
+        return Thinned(kept)
+
+    return replace(audit, defenses={"none": Defense(), "d": thinned()}, settings=with_defense(audit, thinned))

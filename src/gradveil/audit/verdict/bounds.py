@@ -34,8 +34,8 @@ RARE = 0.01  # how often a share may be taken for more than guessing
 class Bounds:
     """Of one defense in one scenario.
 
-    exceeded: whether attacks surely identify more than the line-up allows. drawn: false of pictures chosen for being
-    unusual, which say nothing of others. may_plant: the server may send another model than the line-up was held with.
+    exceeded: whether attacks surely identify more than the line-up allows. drawn: false of pictures that were chosen,
+    which say nothing of others. may_plant: the server may send another model than the line-up was held with.
     whole: no trial is missing, the seal is the first one. reason: why there is no line-up, though there should be.
     """
 
@@ -123,7 +123,7 @@ def weigh_bounds(
         planned=planned or key in line_ups,
         doubts=doubts,
         exceeded=result is not None and is_exceeded(tally, result),
-        drawn=tally.is_sample,
+        drawn=tally.is_random,
         may_plant=run.scenarios.get(tally.scenario, {}).get("attacker", run.scenario.get("attacker")) == "malicious",
         whole=bool(run.plan) and not missing and not run.provenance.get(SEALED_AGAIN) and agrees,
         reason=_why_none(line_ups.get(key, ())) if result is None else "",

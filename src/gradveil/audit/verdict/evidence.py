@@ -133,10 +133,16 @@ def _is_measured(record: Record) -> bool:
     return {CLOSENESS.name, IDENTIFICATION.name} <= record.scores.keys()
 
 
-def _unfinished(run: Run, attack: str, records: Sequence[Record], convergence: Sequence[Convergence]) -> Iterator[str]:
+def _is_search(run: Run, attack: str) -> bool:
+    """Whether it takes steps: as the run says, which knows attacks that no catalogue has, else as its settings do."""
+    stated = run.provenance.get("searches")
     steps, _ = steps_and_restarts(run.choices("attack").get(attack))
+    return steps is not None or (isinstance(stated, list) and attack in stated)
+
+
+def _unfinished(run: Run, attack: str, records: Sequence[Record], convergence: Sequence[Convergence]) -> Iterator[str]:
     checked = [one for one in convergence if one.attack == attack]
-    if steps is not None and not checked:
+    if _is_search(run, attack) and not checked:
         yield "it was not checked whether more steps see more (`convergence`)"
     if any(not one.converged for one in checked):
         yield "with twice the steps it recovers something else"

@@ -71,11 +71,11 @@ class Finding:
     def at_most(self) -> float | None:
         """No larger share of such pictures leaks: to these attacks (95 %), or, where the word is *bounded*, to anyone.
 
-        Only where nothing leaked is there one.
+        Only where nothing leaked, of pictures that were drawn at random, is there one.
         """
         if self.verdict == "bounded":
             return self.bounds.at_most
-        return self.tally.bound if self.verdict == "no leak found" and self.tally.is_sample else None
+        return self.tally.bound if self.verdict == "no leak found" and self.tally.is_random else None
 
     def supports(self, claim: float) -> bool:
         """Whether "at most this share of such pictures leaks" may be said. Only of a defense without a finding."""
@@ -201,8 +201,9 @@ def _find_contradictions(findings: Sequence[Finding]) -> Iterator[str]:
 
 
 def _bound(tally: Tally) -> str:
-    if not tally.is_sample:
-        return f"None of {tally.scored} pictures leaked. They were chosen for being unusual, so there is no bound."
+    if not tally.is_random:
+        why = "the first of the data and not drawn" if tally.is_sample else "chosen for being unusual"
+        return f"None of {tally.scored} pictures leaked. They were {why}, so there is no bound."
     updates = f" of {tally.updates} updates" if tally.updates < tally.scored else ""
     return (
         f"None of {tally.scored} pictures{updates} leaked; "

@@ -20,19 +20,24 @@ from gradveil.audit.oracle import (
     MATCHED,
     PLAIN,
     RECONSTRUCTION,
+    REPEATED,
     REPLAY,
     TRUTH,
     WRONG,
+    ZEROED,
 )
 from gradveil.experiment.record import Record
 
 Numbers = Mapping[str, float]
-Failure = Literal["", "given", "scores", "received", "model", "constant", "nothing", "plain", "blind"]
+Failure = Literal[
+    "", "given", "scores", "received", "model", "constant", "nothing", "plain", "lacking", "zeroed", "blind"
+]
 LEAST = 0.02  # a smaller difference is no finding
 ERRORS = 4.0  # standard errors that a difference of random draws must reach
 EQUAL = 1e-12  # what two different pictures explain, if the attacker's client does not look at them
 FEW = 0.5  # of the numbers of an update: a surrogate that matches fewer may match too few
 NO_WORSE = 0.002  # a reconstruction that explains less than the truth by no more
+MOST = 0.5  # of the update may be unexplained and come again in every draw, or be left out where the attacker sends it
 LOWEST = -1.0  # below, how bad an explanation is means nothing
 
 
@@ -114,6 +119,10 @@ def find_failure(numbers: Sequence[Numbers]) -> Failure:
         return "nothing"
     if _is_more(numbers, PLAIN, TRUTH):
         return "plain"
+    if _is_most(numbers, REPEATED):
+        return "lacking"
+    if _is_most(numbers, ZEROED):
+        return "zeroed"
     return "blind" if _is_blind(numbers, RECONSTRUCTION + suffix, truth) else ""
 
 
@@ -153,6 +162,17 @@ def _is_constant(numbers: Sequence[Numbers], suffix: str) -> bool:
     return bool(rows) and all(max(row) - min(row) <= EQUAL for row in rows)
 
 
+def _is_most(numbers: Sequence[Numbers], name: str) -> bool:
+    """Whether a share is over half, and no accident of a few draws.
+
+    Not of clients that all send the same, whatever their pictures: there is nothing to explain.
+    """
+    values = [found[name] for found in numbers if name in found]
+    if not values or all(ALIKE in found for found in numbers):
+        return False
+    return fmean(values) > max(MOST, ERRORS * _spread(values) / math.sqrt(len(values)))
+
+
 def _is_blind(numbers: Sequence[Numbers], got: str, truth: str) -> bool:
     """Whether most of the update is not matched, and in the rest all reconstructions are as good as the truth."""
     rows = [(found[MATCHED], found[got], found[truth]) for found in numbers if {MATCHED, got, truth} <= found.keys()]
@@ -187,6 +207,11 @@ def _message(first: Record, failure: Failure, means: Mapping[str, float | None],
         "the attacker's client is not the real one.",
         "nothing": f"the true pictures explain {truth} of the updates, less than no update at all: "
         "the attacker's client is not the real one.",
+        "lacking": f"the true pictures explain {truth} of the updates and its reconstructions {got}, but "
+        f"{_percent(_mean(numbers, REPEATED))} are sent again whatever is drawn, and not explained: the attacker's "
+        "client is not the real one.",
+        "zeroed": f"{_percent(_mean(numbers, ZEROED))} of what it sends for the true pictures came as exact zeros: the "
+        "attacker's client is not the real one.",
         "given": "the attacker was given other labels or another training than the clients have, or is scored on other "
         "pictures than they trained on.",
         "scores": f"shown the true pictures themselves, the scores know {_percent(_mean(numbers, KNOWN))} of them.",

@@ -36,6 +36,7 @@ class Tally:
     otherwise: int = 0  # found by another search alone, if any of those that beat chance; the three never overlap
     shares: tuple[float, ...] = ()  # of each update, how many of its scored pictures leaked or were identified
     chance: float | None  # that a picture is identified by one of the attacks in some guise though none saw anything
+    first_rows: bool = False  # its pictures are the first of the data, and not drawn
     as_sent: bool = False  # what real clients sent, of whom none told a defense
     rank: GalleryRank | None = None  # at which place of the gallery the original stands
     searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
@@ -49,8 +50,13 @@ class Tally:
 
     @property
     def is_sample(self) -> bool:
-        """Whether its pictures were drawn; if they were chosen for being unusual, no bound speaks of others."""
+        """Whether its pictures are those that were asked about, and not chosen for being unusual."""
         return self.role != canaries.ROLE
+
+    @property
+    def is_random(self) -> bool:
+        """Whether its pictures were drawn at random; of chosen ones no bound says anything about others."""
+        return self.is_sample and not self.first_rows
 
     @property
     def attempted(self) -> int:
@@ -165,6 +171,7 @@ def _tally(
         regime=str(about.get("regime", "not stated")),
         defense=defense,
         undefended=run.undefended(defense),
+        first_rows=run.scenario.get("draw") == "first",
         as_sent=run.undefended(defense) and bool(run.captured),
         records=records,
         pictures=len(pictures),
