@@ -53,6 +53,15 @@ def test_counts_trials_and_their_interval() -> None:
     assert [result.own.hits(top) for top in (1, 2, 3, 7, 40, 1001)] == [4, 5, 6, 7, 8, 9]
 
 
+def test_what_leaves_beside_the_update_may_name_more() -> None:
+    """Statistics of normalization have no noise, and the line-up does not look at them."""
+    found = finding_of(judge(audited(*line_up(CLIENTS, "d", LOW, flags=("line-up-beside",)))))
+    assert (found.verdict, found.linkable, found.bounds.at_most) == ("no leak found", "not evaluated", None)
+    assert "by the update alone; what leaves beside it may name more" in " ".join(found.reasons)
+    high = finding_of(judge(audited(*line_up(CLIENTS, "d", flags=("line-up-beside",)))))
+    assert high.linkable == "linkable"
+
+
 def test_pictures_of_one_update_are_one_draw_and_stand_ins_are_draws_of_their_own() -> None:
     records = [
         lined_up(client, [rank, 5], example=example) for client in range(2) for example, rank in enumerate((1, 3))

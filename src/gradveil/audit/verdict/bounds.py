@@ -71,7 +71,7 @@ class Bounds:
     def _is_low(self) -> bool:
         """Whether the line-up surely names no more than the limit, and can be believed."""
         one = self.lineup
-        if one is None or self.doubts or self.exceeded or one.kind == "estimated":
+        if one is None or self.doubts or self.exceeded or one.beside or one.kind == "estimated":
             return False
         return self.drawn and not self.may_plant and one.own.at_most <= self.limit
 
