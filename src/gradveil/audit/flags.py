@@ -449,12 +449,12 @@ FLAGS: dict[str, Flag] = {
     "line-up-beside": Flag(
         title="More than the update leaves the client",
         severity="note",
-        raised_if="statistics of normalization are sent along (`batchnorm = batch-shared`), or encodings are published.",
+        raised_if="statistics of normalization leave too (`batchnorm = batch-shared`), or encodings are published.",
         explanation=(
-            "The line-up guesses by the update alone. What leaves beside it has no noise and may name the picture, so a "
-            "low share bounds nothing. What is named is named."
+            "The line-up guesses by the update alone. What leaves beside it has no noise and may name the picture, so "
+            "a low share bounds nothing. What is named is named."
         ),
-        do_this="Keep statistics in the clients (`batchnorm = batch`) and encodings unpublished, or read attacks alone.",
+        do_this="Keep statistics in the clients (`batchnorm = batch`) and encodings to yourself.",
     ),
     "attack-above-line-up": Flag(
         title="Attacks identify more than the line-up allows",

@@ -203,7 +203,7 @@ def make_settings(rounds: Sequence[tuple[Trial, int]], has_views: bool, granted:
         return
     for column, (trial, number) in enumerate(rounds):
         if not trial.seeds:
-            raise NotApplicableError("what real clients drew for the other pictures of a batch is not known")
+            raise NotApplicableError("what a real client drew is not known, so its update has no likelihood")
         fed = trial.place.members if granted else tuple(steps[0] for steps in trial.played[number].fed)
         seed = trial.seeds[number] if granted else None
         yield Setting(place=trial.place, columns=(column,), members=fed, seed=seed)
