@@ -145,6 +145,12 @@ WRONG: dict[str, tuple[list[Record], list[Record] | None, str]] = {
         "lower than guessing does",
     ),
     "the same rank": (line_up(CLIENTS, "d", [[200 + at for at in range(10)]] * CLIENTS), None, "again and again"),
+    "one rank in every trial": (line_up(CLIENTS, "d", [[300 + at] * 10 for at in range(CLIENTS)]), None, "again and"),
+    "the same rank of single trials": (
+        [replace(r, ranks={**r.ranks, "rank-of-another": [7]}) for r in line_up(CLIENTS, "d", [[300]] * CLIENTS)],
+        None,
+        "again and again",
+    ),
     "no ranks": (changed(rank=[]), None, "hold no ranks"),
     "impossible ranks": (changed(rank=[5000, *LOW[0]]), None, "hold no ranks"),
     "no candidates": (changed(candidates=[]), None, "hold no ranks"),
@@ -159,6 +165,13 @@ def test_a_control_that_failed_bounds_nothing(case: str) -> None:
     assert found.verdict != "bounded"
     assert found.linkable == "not evaluated"
     assert why in " ".join(found.reasons)
+
+
+def test_short_gradients_rank_in_the_middle_again_and_again() -> None:
+    """A picture that the model is sure of moves nothing: long ones are above or below it, as the noise falls."""
+    ranks = [[300 + (7 * client + 3 * at) % 12 for at in range(10)] for client in range(CLIENTS)]
+    found = finding_of(judge(audited(*line_up(CLIENTS, "d", ranks))))
+    assert (found.verdict, found.linkable) == ("bounded", "not linkable")
 
 
 def test_records_that_are_lost_bound_nothing() -> None:
