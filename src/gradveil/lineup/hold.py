@@ -80,6 +80,7 @@ class LineUp:
     def hold(self, places: Sequence[Place], updates: Sequence[Sequence[Update]]) -> list[Ranks]:
         """`updates`: of every place what the server received, round by round, the last round last."""
         client = Client.of(self.scenario, self.defense)
+        client.defense.expect(torch.cat([self.gallery.images, torch.stack([place.picture for place in places])]))
         trials = [list(self._trials(client, *given)) for given in zip(places, updates, strict=True)]
         guesser, kind, granted = self._prepare(client, trials[0][0])
         questions = [self._ask(client, guesser, trials, at, granted) for at in range(len(places))]
