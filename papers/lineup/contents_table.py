@@ -1,6 +1,6 @@
 """Tables of docs/findings/what-updates-contain.md, made of the lines of `contents.py`.
 
-python3 papers/lineup/contents_table.py papers/lineup/results/contents.jsonl
+PYTHONPATH=src:papers/loda python3 papers/lineup/contents_table.py papers/lineup/results/contents.jsonl
 """
 
 from __future__ import annotations
@@ -11,11 +11,15 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from contents import DEFENSES, MIXED
+
+NETWORKS = ("lenet", "lenet5", "resnet20, untrained", "resnet20, trained")
 SHORT = {"exact": "", "bound": " (upper bound)", "estimated": " (estimated)"}
 
 
 def main() -> None:
-    lines = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+    read = [json.loads(line) for line in Path(sys.argv[1]).read_text().splitlines()]
+    lines = [one for one in read if not one.get("failed")]
     settings = list(dict.fromkeys((one["batch"], one["steps"]) for one in lines))
     for batch, steps in sorted(settings):
         print("\n".join(table([one for one in lines if (one["batch"], one["steps"]) == (batch, steps)])), "\n")
@@ -23,16 +27,19 @@ def main() -> None:
 
 def table(lines: list[dict[str, Any]]) -> Iterator[str]:
     """One row for each defense, one column for each network."""
-    networks = list(dict.fromkeys(one["network"] for one in lines))
+    networks = [name for name in NETWORKS if any(one["network"] == name for one in lines)]
     found = {(one["network"], one["defense"]): one for one in lines}
     steps, batch = lines[0]["steps"], lines[0]["batch"]
     yield f"### Batch {batch}, {steps} local step{'s' if steps > 1 else ''}\n"
     yield f"| defense | {' | '.join(networks)} |"
     yield "|---" * (len(networks) + 1) + "|"
-    for defense in dict.fromkeys(one["defense"] for one in lines):
+    present = {one["defense"] for one in lines}
+    for defense in (one for one in DEFENSES if one in present):
         cells = [cell(found.get((network, defense))) for network in networks]
         yield f"| `{defense}` | {' | '.join(cells)} |"
     yield "\n" + "; ".join(counts(networks, lines)) + "."
+    if missing := [one for one in DEFENSES if one not in present and (batch > 1 or one not in MIXED)]:
+        yield f"\nNot run: {', '.join(f'`{one}`' for one in missing)}."
 
 
 def cell(one: dict[str, Any] | None) -> str:

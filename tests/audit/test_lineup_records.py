@@ -59,6 +59,19 @@ def test_one_record_for_each_picture_with_its_trials(tmp_path: Path) -> None:
     assert ["toy", "none", "line-up", "lineup", 3] in provenance["plan"]["cells"]
 
 
+def test_what_leaves_beside_the_update_is_said(tmp_path: Path) -> None:
+    """Statistics that are sent along, encodings that are published."""
+    asked = large({"mix": DEFENSES["mixup"](k=2), "none": Defense()}, clients=2, examples=2)
+    shared = replace(asked.scenario, training=LocalTraining(batchnorm="batch-shared"))
+    for scenario, marked in (
+        (shared, {"mix", "none"}),
+        (replace(asked.scenario, threat=ThreatModel(sees_encodings=True)), {"mix"}),
+        (asked.scenario, set()),
+    ):
+        records = held(replace(asked, scenario=scenario), tmp_path / f"run-{len(marked)}")
+        assert {r.defense for r in records if "line-up-beside" in r.flags} == marked
+
+
 @pytest.mark.parametrize(
     ("defense", "least", "most"),
     [

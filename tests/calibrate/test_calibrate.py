@@ -233,6 +233,7 @@ def test_what_has_one_strength_is_measured_at_it(tmp_path: Path) -> None:
         ("gaussian", {"named_at_most": 1.0}, "between 0 and 1"),
         ("gaussian", {"named_at_most": 0.01, "lineup": 51}, "use `lineup = 201` or more"),
         ("gaussian", {"lineup": 1}, "must be between 2"),
+        ("gaussian", {"lineup": 5000}, "lineup: must be at most .* got 5000"),
         ("gaussian", {"named_at_most": 0.01, "lineup": 300, "standins": 0}, "can show no bound below"),
         ("mixup", {}, "pictures of a client"),
         ("dpsgd", {"batchnorm": "batch", "model": "resnet20-4"}, "batch"),

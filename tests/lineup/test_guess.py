@@ -92,6 +92,13 @@ def test_what_is_wrong_is_said() -> None:
         gradveil.lineup(network, update, CANDIDATES, torch.zeros(5), classes=CLASSES)
     with pytest.raises(ConfigError, match="candidates"):
         gradveil.lineup(network, update, CANDIDATES[0], 0, classes=CLASSES)
+    with pytest.raises(ConfigError, match=r"numbers from 0 to 1, got \(.*of torch.uint8"):
+        gradveil.lineup(network, update, (255 * CANDIDATES).byte(), 0, classes=CLASSES)
+    with pytest.raises(ConfigError, match=r"update: 0.weight|update: 1.weight holds numbers that are not finite"):
+        gradveil.lineup(network, [torch.nan * u for u in update], CANDIDATES, 0, classes=CLASSES)
+    with pytest.raises(ConfigError, match=r"others: must be pictures .* soft labels of 4 classes"):
+        gradveil.lineup(network, update, CANDIDATES, 0, classes=CLASSES,
+                        others=Batch(CANDIDATES[1:4], torch.eye(9)[:3]))  # fmt: skip
     others = Batch(CANDIDATES[1:4], torch.eye(4)[:3])
     with pytest.raises(NotApplicableError, match="drew"):
         gradveil.lineup(network, update, CANDIDATES, 0, classes=CLASSES, defense="mixup:k=2", others=others)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -17,6 +19,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.types import Update
 from gradveil.defenses import DEFENSES, parse_defense
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.stack import Stack
 from gradveil.lineup import make
@@ -191,3 +194,24 @@ def _received(played: Scenario) -> Scenario:
 def test_pictures_of_one_pixel_in_width_have_near_copies() -> None:
     assert near_copies(torch.rand(3, 1, 5)).shape == (len(COPIES), 3, 1, 5)
     assert near_copies(torch.rand(4, 6, 6)).shape == (len(COPIES), 4, 6, 6)
+
+
+def test_what_takes_long_is_done_for_all_candidates_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An encoding fills up the number that is made at once: one by one each would take as long as all."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    made: list[int] = []
+    plain = Loda.encoder
+
+    def count(self: Loda, like: torch.Tensor) -> Callable[[torch.Tensor, list[str]], torch.Tensor]:
+        encode = plain(self, like)
+        return lambda pictures, hashes: made.append(len(set(hashes))) or encode(pictures, hashes)
+
+    monkeypatch.setattr(Loda, "encoder", count)
+    defense = Stack(
+        (parse_defense("loda:extractor=lenet:untrained,layers=all,steps=3,public=digits"), Prune(ratio=0.5))
+    )
+    found = hold(defense, clients=2, gallery=gallery_of(13), model=network())
+    assert set(trials_of(found)) == {1}
+    pictures = 13 + 2 * (1 + len(COPIES))
+    assert sum(made) == pictures, "each once"
+    assert len(made) <= pictures / 4 + 3, "four at a time"

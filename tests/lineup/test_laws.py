@@ -59,6 +59,24 @@ def test_laplacian_noise_is_scored_as_scipy_does() -> None:
     assert found - found[:, :1] == pytest.approx(expected - expected[:, :1], rel=1e-4, abs=1e-3)
 
 
+@pytest.mark.parametrize("law", [Normal(deviation=1.0), Laplace(scale=1.0)])
+def test_large_updates_lose_nothing_to_rounding(law: Normal | Laplace) -> None:
+    """A million numbers of noise: candidates differ by less than the last digit of a sum in single precision."""
+    made = 3e-3 * some(6, 1_000_000)
+    seen = made[:2] + (some(2, 1_000_000, seed=1) if isinstance(law, Normal) else exponential(2, 1_000_000))
+    found = law.score({"w": seen}, {"w": made})
+    rows = [(row.double() - made.double()).abs() for row in seen]
+    expected = torch.stack([-(d.square() / 2 if isinstance(law, Normal) else d).sum(1) for d in rows])
+    assert ((found - found[:, :1]) - (expected - expected[:, :1])).abs().max() < 0.01
+
+
+def exponential(count: int, size: int) -> Tensor:
+    """Laplacian numbers of scale 1."""
+    rng = torch.Generator().manual_seed(2)
+    one, other = (torch.rand(count, size, generator=rng).clamp_min(1e-30).log() for _ in range(2))
+    return one - other
+
+
 def test_signs_under_noise_are_scored_as_scipy_does() -> None:
     seen, made = some(3).sign(), some(5, seed=1)
     expected = stats.norm.logcdf(seen[:, None].numpy() * made[None].numpy() / 0.7).sum(-1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -22,6 +23,7 @@ from gradveil.lineup.candidates import Gallery
 from gradveil.lineup.client import Client, places_of
 from gradveil.lineup.hold import LineUp
 from gradveil.lineup.replay import pick_doubtful
+from gradveil.lineup.score import Guesser, Question
 from gradveil.models.start import weights_from
 
 
@@ -64,6 +66,22 @@ def test_gradients_that_are_rounding_still_name_their_pictures(
     monkeypatch.setattr(holding, "settle_ties", lambda guesser, question, scores, gallery: scores)
     without = lineup.hold(places, updates)
     assert all(one.kind == "exact" and isinstance(one.fits, bool) for one in without)
+
+
+@pytest.mark.parametrize("defense", [Defense(), Prune(ratio=0.9)])
+def test_more_are_played_again_until_one_is_the_update(defense: Defense, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The likeliest need not be among the first: of a short gradient many at once compute other bits."""
+    lineup, places, updates = sure_line_up(defense)
+    sent = [sum(float(u.square().sum()) for u in one[0].values()) > 0 for one in updates]
+
+    def score_badly(guesser: Guesser, questions: Sequence[Question], gallery: Gallery) -> list[torch.Tensor]:
+        """The own picture and its copies last."""
+        sizes = [(len(next(iter(one.columns.values()))), len(gallery.images) + len(one.own)) for one in questions]
+        return [-1e6 - torch.arange(count, dtype=torch.float64).expand(columns, -1) for columns, count in sizes]
+
+    monkeypatch.setattr(Guesser, "score", score_badly)
+    found = [one.ranks[0] for one, is_sent in zip(lineup.hold(places, updates), sent, strict=True) if is_sent]
+    assert set(found) == {1}
 
 
 def test_an_update_that_is_no_number_names_nobody() -> None:

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from rooms import gallery_of, hold, trials_of
-from scipy.special import ndtr, ndtri
 from torch import Tensor
 from toys import scenario
 
@@ -16,6 +15,7 @@ from gradveil.core.law import Laplace, Law, Normal, Signs
 from gradveil.core.scenario import LocalTraining
 from gradveil.defenses.dpsgd import Dpsgd
 from gradveil.defenses.gaussian import Gaussian
+from gradveil.dp.trade_off import identified_by_gaussian
 from gradveil.lineup.candidates import Gallery
 
 DRAWS = 400
@@ -86,7 +86,7 @@ def test_no_line_up_names_more_than_its_certificate() -> None:
         chosen = torch.randint(len(made), (DRAWS,), generator=rng)
         seen, law = play("normal", made, scale, chosen, rng)
         rate = float((law.score({"w": seen}, {"w": made}).argmax(1) == chosen).double().mean())
-        bound = float(ndtr(ndtri(1 / len(made)) + 1 / scale))
+        bound = identified_by_gaussian(1 / len(made), 1 / scale)
         assert rate <= bound + FAR * math.sqrt(bound * (1 - bound) / DRAWS) + 1 / DRAWS
         near += rate > bound - 0.1 and bound < 0.95
     assert near > 20, "the bound was never near, so the test could not have failed"
@@ -101,7 +101,7 @@ def test_orthogonal_candidates_reach_nearly_the_certificate() -> None:
         scores = Normal(deviation=scale).score({"w": seen}, {"w": torch.eye(count)})
         rate = float((scores.argmax(1) == 0).double().mean())
         assert abs(rate - expected) < 4 * math.sqrt(2 * expected * (1 - expected) / 4000) + 5e-4
-        assert rate < ndtr(ndtri(1 / count) + 1 / scale)
+        assert rate < identified_by_gaussian(1 / count, 1 / scale)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 1.0, 1e3])

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from gradveil.core.errors import ConfigError
 from gradveil.defenses import parse_defense
 from gradveil.experiment.seal import find_changes
 from gradveil.recommend.deploy import read_deployed
 from gradveil.recommend.outcome import Advice
-from gradveil.recommend.recommend import recommend
+from gradveil.recommend.recommend import guess_one_class, recommend
 from gradveil.recommend.settings import RecommendSettings, check_settings
+from gradveil.recommend.summary import answer
 
 TINY: dict[str, Any] = {
     "data_options": {"count": 200, "size": 8},
@@ -105,6 +108,33 @@ def test_those_that_do_not_apply_or_hide_nothing_are_named(found: tuple[Advice, 
     assert by["sign"].point is None
 
 
+def test_a_model_that_learned_nothing_has_nothing_to_lose(found: tuple[Advice, Path]) -> None:
+    """Then the cost says nothing, whatever it is; and a certificate of all pictures is none to speak of."""
+    advice, folder = found
+    assert advice.plain.accuracy is not None
+    assert json.loads((folder / "recommendation.json").read_text())["guessing"] == pytest.approx(advice.guessing)
+    for guessing, is_said in ((advice.plain.accuracy.mean - 0.01, False), (advice.plain.accuracy.mean, True)):
+        costs = list(answer(replace(advice, guessing=guessing)))[1]
+        assert ("the model learned nothing either" in costs) is is_said
+    best = advice.best
+    assert best is not None
+    assert best.found is not None
+    assert best.found.certificate is not None
+    open_ = replace(best.found, certificate=replace(best.found.certificate, at_most=0.999))
+    others = tuple(replace(one, found=open_) if one is best else one for one in advice.advised)
+    assert "a certificate that rules nothing out" in list(answer(replace(advice, advised=others)))[2]
+
+
+@pytest.mark.parametrize(
+    ("labels", "share"),
+    [([[1.0, 0], [1, 0], [0, 1], [1, 0]], 0.75), ([[1.0, 1], [1, 0], [0, 0], [1, 1]], (0.75 + 0.5) / 2)],
+)
+def test_guessing_is_the_most_frequent_class_or_the_commoner_value_of_each_attribute(
+    labels: list, share: float
+) -> None:
+    assert guess_one_class(torch.tensor(labels)) == pytest.approx(share)
+
+
 @pytest.mark.parametrize("kept", [0, 4, 14])
 def test_it_goes_on_where_it_was_killed(found: tuple[Advice, Path], tmp_path: Path, kept: int) -> None:
     _, folder = found
@@ -163,6 +193,8 @@ def test_every_family_of_the_catalogue_has_a_label_of_its_own() -> None:
 def test_a_folder_that_recommends_nothing_readable_is_refused(content: str, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"no recommendation\.json"):
         read_deployed(tmp_path)
+    with pytest.raises(ConfigError, match="recommended: names no run"):
+        read_deployed("")
     (tmp_path / "recommendation.json").write_text(content)
     with pytest.raises(ConfigError):
         read_deployed(tmp_path)

@@ -449,6 +449,16 @@ FLAGS: dict[str, Flag] = {
         ),
         do_this="Do not read a low share as protection.",
     ),
+    "line-up-beside": Flag(
+        title="More than the update leaves the client",
+        severity="note",
+        raised_if="statistics of normalization leave too (`batchnorm = batch-shared`), or encodings are published.",
+        explanation=(
+            "The line-up guesses by the update alone. What leaves beside it has no noise and may name the picture, so "
+            "a low share bounds nothing. What is named is named."
+        ),
+        do_this="Keep statistics in the clients (`batchnorm = batch`) and encodings to yourself.",
+    ),
     "attack-above-line-up": Flag(
         title="Attacks identify more than the line-up allows",
         severity="serious",

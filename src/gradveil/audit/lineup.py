@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from gradveil.audit.audit import Audit
 
 BOUND, ESTIMATED, OFF, OTHER = "line-up-bound", "line-up-estimated", "line-up-off", "line-up-not-replayed"
+BESIDE = "line-up-beside"
 PLANTED = "of the model that all have agreed on: a server that changes it may see more"
 OWN = "every candidate has its own label, since the attacker has to infer them"
 GRANTED = "every candidate has the private picture's label, which the attacker would have to infer"
@@ -131,8 +132,17 @@ def _flags(cell: LineUpCell, one: Ranks) -> Iterator[str]:
         ESTIMATED: one.kind == "estimated",
         OFF: not one.fits,
         OTHER: one.replayed is False or _is_not_reproduced(cell, one.client),
+        BESIDE: _leaves_beside(cell),
     }
     return (name for name, is_raised in raised.items() if is_raised)
+
+
+def _leaves_beside(cell: LineUpCell) -> bool:
+    """Whether the server gets more of the pictures than their update: statistics of normalization, or encodings."""
+    scenario = cell.scenario
+    encoded = scenario.threat.sees_encodings and cell.defense.acts_at("data")
+    sent = scenario.received is not None and scenario.received.statistics is not None
+    return encoded or sent or scenario.training.batchnorm == "batch-shared"
 
 
 def _is_not_reproduced(cell: LineUpCell, client: str) -> bool:

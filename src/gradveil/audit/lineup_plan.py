@@ -138,7 +138,7 @@ def count_standins(cell: LineUpCell, size: int) -> int:
     Fewer where that takes too much memory or, for laws that hold all against all, too much time.
     """
     scenario = cell.scenario
-    if scenario.received is not None:
+    if scenario.received is not None or cell.defense.slow_to_feed:
         return 0
     clients, examples = scenario.private.images.shape[:2]
     numbers = sum(parameter.numel() for parameter in scenario.model.parameters())

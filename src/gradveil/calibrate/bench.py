@@ -69,15 +69,31 @@ def load_scenario(config: AuditConfig) -> tuple[Scenario, Split]:
     return scenario_of(asked, dataset, parts, {}), parts
 
 
-def load_bench(config: AuditConfig, standins: int | None, compute: Compute = Compute()) -> Bench:
-    """Of an audit's clients, with so many stand-ins for each class among them; None: many."""
+def load_bench(
+    config: AuditConfig, standins: int | None, compute: Compute = Compute(), candidates: int | None = None
+) -> Bench:
+    """Of an audit's clients, with so many stand-ins for each class among them; None: many.
+
+    candidates: how many are asked for, the true one included; None: as many as the gallery allows
+    """
     scenario, parts = load_scenario(config)
     if parts.gallery is None or parts.gallery_labels is None:
         raise ConfigError("no picture is left to stand in the line-up, use fewer", key="images")
+    check_candidates(candidates, len(parts.gallery))
     gallery = Gallery(images=parts.gallery, labels=parts.gallery_labels)
     return make_bench(
         place(scenario, compute), gallery, STANDINS if standins is None else standins, Seed(config.seed).at("calibrate")
     )
+
+
+def check_candidates(asked: int | None, others: int) -> None:
+    """ConfigError if the data has not so many."""
+    if asked is not None and asked > others + 1:
+        raise ConfigError(
+            f"must be at most {others + 1} (the original and the {others} other pictures of the data), got {asked}; "
+            "ask for fewer, or give more data",
+            key="lineup",
+        )
 
 
 def make_bench(scenario: Scenario, gallery: Gallery, standins: int, seed: Seed) -> Bench:

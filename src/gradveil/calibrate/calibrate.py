@@ -68,7 +68,7 @@ class Calibration(Experiment[CalibrationOutcome]):
     def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
         self.family, config = check_settings(self.settings)
         Pool.of(compute).check(compute.device)
-        self.bench = load_bench(config, self.settings.standins, compute)
+        self.bench = load_bench(config, self.settings.standins, compute, self.settings.lineup)
 
     def to_tables(self) -> Mapping[str, Any]:
         return self.settings.to_tables()

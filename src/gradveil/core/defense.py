@@ -179,6 +179,10 @@ class Defense:
         """Whether a thousand pictures take it minutes: then no gallery is put through it."""
         return False
 
+    def expect(self, pictures: Tensor) -> None:
+        """These [picture, channel, height, width] are about to be fed one by one. What takes long and can be kept is
+        done for all of them at once."""
+
     def knowledge(self) -> Knowledge:
         """What its design tells an attacker who knows it, beside the surrogate: nothing, for most.
 

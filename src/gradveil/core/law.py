@@ -193,10 +193,10 @@ def squared_distances(seen: Update, made: Update) -> Tensor:
 
 
 def absolute_distances(seen: Update, made: Update) -> Tensor:
-    """[trial, candidate]"""
+    """[trial, candidate]; in double precision: a sum is nearly all noise, and candidates differ in its last digits."""
     total = torch.zeros(count(seen), count(made), dtype=torch.float64)
     for name in made:
-        total += torch.cdist(seen[name].flatten(1), made[name].flatten(1), p=1).double().cpu()
+        total += torch.cdist(seen[name].flatten(1).double(), made[name].flatten(1).double(), p=1).cpu()
     return total
 
 

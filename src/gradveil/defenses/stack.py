@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
-from torch import Generator, nn
+from torch import Generator, Tensor, nn
 
 from gradveil.core.check import complete
 from gradveil.core.defense import Defense
@@ -95,6 +95,12 @@ class Stack(Defense):
     @property
     def slow_to_feed(self) -> bool:
         return any(defense.slow_to_feed for defense in self.defenses)
+
+    def expect(self, pictures: Tensor) -> None:
+        """Of the first that changes pictures: the others are fed what it makes of them."""
+        first = next((one for one in self.defenses if one.acts_at("data") or one.acts_at("batch")), None)
+        if first is not None:
+            first.expect(pictures)
 
     @property
     def has_adaptive_attacker(self) -> bool:

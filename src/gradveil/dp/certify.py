@@ -47,8 +47,8 @@ def certificate(
     neighbors: `add-remove`, or `replace-one` for the stricter comparison with another picture in its place
     """
     for key, count in (("rounds", rounds), ("steps", steps)):
-        if count < 1:
-            raise ConfigError(f"must be 1 or more, got {count}", key=key)
+        if count < 1 or count != int(count):
+            raise ConfigError(f"must be a whole number of 1 or more, got {count}", key=key)
     kappa = chance(candidates, attacks, top)
     built = parse_defense(defense) if isinstance(defense, str) else defense
     releases: dict[Unit, int] = {"example": rounds * steps, "client": rounds}

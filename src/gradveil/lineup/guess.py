@@ -79,11 +79,7 @@ def lineup(
         others: The other pictures of the client's batch and their soft labels (default: none). The candidate comes
             first in the batch.
     """
-    if candidates.dim() != 4 or len(candidates) < 2:
-        shape = tuple(candidates.shape)
-        raise ConfigError(
-            f"must be 2 or more pictures [candidate, channel, height, width], got {shape}", key="candidates"
-        )
+    _check_pictures(candidates, others, classes)
     applied = parse_defense(defense) if isinstance(defense, str) else defense
     gallery = Gallery(images=candidates, labels=_soften(labels, len(candidates), classes))
     trial, client = _play(model, gallery, applied, training, others)
@@ -112,6 +108,23 @@ def _play(
     return Trial(place=place, row=0, picture=place.picture, updates=[], seeds=[]), Client.of(scenario, defense)
 
 
+def _check_pictures(candidates: Tensor, others: Batch | None, classes: int) -> None:
+    shape = tuple(candidates.shape)
+    if candidates.dim() != 4 or len(candidates) < 2 or not candidates.is_floating_point():
+        raise ConfigError(
+            "must be 2 or more pictures [candidate, channel, height, width] of numbers from 0 to 1, got "
+            f"{shape} of {candidates.dtype}",
+            key="candidates",
+        )
+    if others is not None:
+        images, labels = (tuple(x.shape) for x in others)
+        if images[1:] != shape[1:] or labels != (len(others.images), classes):
+            raise ConfigError(
+                f"must be pictures {shape[1:]} and soft labels of {classes} classes, got {images} and {labels}",
+                key="others",
+            )
+
+
 def _soften(labels: Tensor | int, count: int, classes: int) -> Tensor:
     given = torch.full((count,), labels) if isinstance(labels, int) else labels
     if given.shape != (count,) or not 0 <= int(given.min()) <= int(given.max()) < classes:
@@ -128,4 +141,6 @@ def _by_name(model: nn.Module, update: Mapping[str, Tensor] | Sequence[Tensor]) 
     for name, u in found.items():
         if u.shape != shapes[name]:
             raise ConfigError(f"{name} must be {tuple(shapes[name])}, got {tuple(u.shape)}", key="update")
+        if not bool(u.isfinite().all()):
+            raise ConfigError(f"{name} holds numbers that are not finite, so no picture made it", key="update")
     return found

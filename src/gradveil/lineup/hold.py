@@ -80,6 +80,7 @@ class LineUp:
     def hold(self, places: Sequence[Place], updates: Sequence[Sequence[Update]]) -> list[Ranks]:
         """`updates`: of every place what the server received, round by round, the last round last."""
         client = Client.of(self.scenario, self.defense)
+        client.defense.expect(torch.cat([self.gallery.images, torch.stack([place.picture for place in places])]))
         trials = [list(self._trials(client, *given)) for given in zip(places, updates, strict=True)]
         guesser, kind, granted = self._prepare(client, trials[0][0])
         questions = [self._ask(client, guesser, trials, at, granted) for at in range(len(places))]
@@ -203,7 +204,7 @@ def make_settings(rounds: Sequence[tuple[Trial, int]], has_views: bool, granted:
         return
     for column, (trial, number) in enumerate(rounds):
         if not trial.seeds:
-            raise NotApplicableError("what real clients drew for the other pictures of a batch is not known")
+            raise NotApplicableError("what a real client drew is not known, so its update has no likelihood")
         fed = trial.place.members if granted else tuple(steps[0] for steps in trial.played[number].fed)
         seed = trial.seeds[number] if granted else None
         yield Setting(place=trial.place, columns=(column,), members=fed, seed=seed)

@@ -6,6 +6,7 @@ gradient is nothing but such bits: `p - 1` with p near 1. Played by itself, the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -16,7 +17,8 @@ from gradveil.lineup.candidates import Gallery, with_label
 from gradveil.lineup.make import Setting
 from gradveil.lineup.score import Guesser, Question
 
-MOST = 32  # candidates of one update that are played again
+MOST, FURTHEST = 32, 128  # candidates of one update that are played again; where none of those is it
+EXACT = -0.5  # the score of an update that is off by no more than `SAME`
 
 
 def settle_ties(guesser: Guesser, question: Question, scores: Tensor, gallery: Gallery) -> Tensor:
@@ -26,19 +28,26 @@ def settle_ties(guesser: Guesser, question: Question, scores: Tensor, gallery: G
         return settled
     for setting in question.settings:
         for column in setting.columns:
-            for at in pick_doubtful(scores[column], reach):
-                settled[column, at] = _replay(
-                    guesser, question, setting, column, _candidate(question, gallery, at, guesser)
-                )
+            best = -math.inf
+            for number, at in enumerate(pick_doubtful(scores[column], reach)):
+                if number >= MOST and best >= EXACT:
+                    break
+                candidate = _candidate(question, gallery, at, guesser)
+                settled[column, at] = _replay(guesser, question, setting, column, candidate)
+                best = max(best, float(settled[column, at]))
     return settled
 
 
 def pick_doubtful(scores: Tensor, reach: float) -> list[int]:
-    """The likeliest, unless rounding cannot have confused the first with any other."""
+    """The likeliest, unless rounding cannot have confused the first with any other.
+
+    More of them where nothing is drawn: a gradient that is all rounding may be computed as any other short one.
+    """
     near = int((scores >= reach).sum())
     if near == 1:
         return []
-    return scores.topk(min(MOST, len(scores))).indices.tolist()
+    most = FURTHEST if math.isfinite(reach) else MOST
+    return scores.topk(min(most, len(scores))).indices.tolist()
 
 
 def _candidate(question: Question, gallery: Gallery, at: int, guesser: Guesser) -> Batch:

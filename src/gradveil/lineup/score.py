@@ -71,6 +71,7 @@ class Guesser:
     def _score_chunk(self, group: Sequence[_Scores], candidates: Batch, first: int) -> None:
         ways = list(self.ways(candidates))
         for shown in ways:
+            self.maker.client.defense.expect(shown.images)
             chunk = _Chunk(self.maker, shown)
             for one in group:
                 for setting in one.question.settings:

@@ -13,6 +13,8 @@ PREFIX = "recommended:"
 
 def read_deployed(run: str | Path) -> str:
     """As `NAME[:k=v,...]`. ConfigError where the folder holds no recommendation, or one that says deploy nothing."""
+    if not str(run):
+        raise ConfigError("names no run, write recommended:RUN with the folder of a recommendation", key="recommended")
     path = Path(run) / RESULT
     if not path.is_file():
         raise ConfigError(f"{run}: no {RESULT} is there, give the folder of a finished recommendation")

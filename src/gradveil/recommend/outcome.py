@@ -80,18 +80,28 @@ class Advised:
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """All families, and the label of the one to deploy: none where nothing reaches the limit within what is spared."""
+    """All families, and the label of the one to deploy: none where nothing reaches the limit within what is spared.
+
+    guessing: the accuracy of who always names the most frequent class, against which a model has to learn something.
+    """
 
     settings: Mapping[str, Any]
     advised: tuple[Advised, ...]
     plain: Point
     winner: str = ""
+    guessing: float = 0.0
     provenance: Mapping[str, Any] = field(default_factory=dict)
     sentences: tuple[str, ...] = ()
 
     @property
     def limit(self) -> float:
         return float(self.settings["named_at_most"])
+
+    @property
+    def has_learned(self) -> bool:
+        """Whether the undefended model is better than naming one class: only then does the cost say something."""
+        accuracy = self.plain.accuracy
+        return accuracy is None or accuracy.mean > self.guessing
 
     @property
     def best(self) -> Advised | None:
@@ -116,6 +126,7 @@ class Advice:
             "table": calibration.get("settings"),
             "sentences": list(self.sentences),
             "undefended": self.plain.to_json(),
+            "guessing": self.guessing,
             "winner": self.winner or None,
             "defenses": [one.to_json() for one in self.advised],
         }

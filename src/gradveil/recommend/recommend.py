@@ -11,6 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
 from gradveil.calibrate.family import Family
 from gradveil.calibrate.settings import check_pictures
 from gradveil.core.compute import Compute
@@ -96,6 +99,7 @@ class Recommendation(Experiment[Advice]):
             plain=chooser.points()[PLAIN.label],
             advised=tuple(chooser.locate(advised)),
             winner=winners[0] if winners else "",
+            guessing=guess_one_class(work.auditor.split.validation.labels),
         )
         return replace(found, sentences=tuple(answer(found)))
 
@@ -103,3 +107,10 @@ class Recommendation(Experiment[Advice]):
         outcome.write(folder / RESULT)
         write_advice_page(outcome, folder / REPORT)
         seal(folder)
+
+
+def guess_one_class(labels: Tensor) -> float:
+    """The accuracy of always naming the most frequent class; of attributes, the mean over them."""
+    single = bool((labels.sum(1) == 1).all())
+    share = labels.mean(0)
+    return float(share.max() if single else torch.maximum(share, 1 - share).mean())

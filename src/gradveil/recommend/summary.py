@@ -12,6 +12,7 @@ from gradveil.tradeoff.summary import NOTHING, between
 
 COLUMNS = ("defense", "strength", "line-up", "after training", "accuracy, %", "cost, points", "attacks", "")
 SHOWN = 3  # names in a sentence
+NEARLY_ALL = 0.995
 
 
 def headline(advice: Advice) -> str:
@@ -36,8 +37,18 @@ def answer(advice: Advice) -> Iterator[str]:
     assert best.found is not None
     assert best.found.enough is not None
     yield f"Deploy {advice.deploy}."
-    yield f"It costs {_cost(best.point)}."
+    yield f"It costs {_cost(best.point)}{_untaught(advice)}."
     yield f"{_attacks(best)}; {_lineup(best)}; {_certificate(best)}."
+
+
+def _untaught(advice: Advice) -> str:
+    """Where there was nothing to lose."""
+    if advice.has_learned:
+        return ""
+    return (
+        f"; this says nothing, since without a defense the model learned nothing either (always naming one class: "
+        f"{percent(advice.guessing)}): train longer"
+    )
 
 
 def _without(advice: Advice) -> Iterator[str]:
@@ -92,7 +103,9 @@ def _lineup(best: Advised) -> str:
 
 def _certificate(best: Advised) -> str:
     found = best.found.certificate if best.found is not None else None
-    return f"certificate: {found}" if found is not None and found.holds else "no certificate, which needs clipping"
+    if found is None or not found.holds:
+        return "no certificate, which needs clipping"
+    return f"certificate: {found}" if found.at_most < NEARLY_ALL else "a certificate that rules nothing out"
 
 
 def _share(step: Step) -> str:

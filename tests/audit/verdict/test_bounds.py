@@ -223,3 +223,21 @@ def test_flags_of_a_line_up_are_flags_of_the_run() -> None:
     assert "line-up-off" in judge(run).flags
     assert "line-up-off" in to_json(run, judge(run))["flags"]
     assert FLAGS["line-up-off"].severity == "serious"
+
+
+def test_fewer_candidates_than_the_certificate_counts_are_no_contradiction() -> None:
+    """Among 11 candidates guessing names 9 %, where the certificate is about 1,001."""
+    ranks = even_ranks(CLIENTS, candidates=11)
+    guessed = [[1, *own[1:]] for own in ranks]
+    low = [
+        replace(r, ranks={**r.ranks, "candidates": [11], "rank-of-another": [5]})
+        for r in line_up(CLIENTS, "d", guessed)
+    ]
+    found = finding_of(judge(audited(*low, **certified(STRONG))))
+    assert found.bounds.bounded_by == "certificate", found.reasons
+    one = read_certificate(run_of(trials(), **certified(STRONG)), "easy", "d")
+    assert one is not None
+    assert one.at(1 / 1001) == pytest.approx(0.018)
+    assert one.at(1 / 11) == pytest.approx(0.366, abs=0.001)
+    assert replace(one, kappa=0.0).at(1 / 11) == 1
+    assert replace(one, kind="pld").at(2 / 1001) == pytest.approx(0.036)

@@ -53,6 +53,15 @@ def test_counts_trials_and_their_interval() -> None:
     assert [result.own.hits(top) for top in (1, 2, 3, 7, 40, 1001)] == [4, 5, 6, 7, 8, 9]
 
 
+def test_what_leaves_beside_the_update_may_name_more() -> None:
+    """Statistics of normalization have no noise, and the line-up does not look at them."""
+    found = finding_of(judge(audited(*line_up(CLIENTS, "d", LOW, flags=("line-up-beside",)))))
+    assert (found.verdict, found.linkable, found.bounds.at_most) == ("no leak found", "not evaluated", None)
+    assert "by the update alone; what leaves beside it may name more" in " ".join(found.reasons)
+    high = finding_of(judge(audited(*line_up(CLIENTS, "d", flags=("line-up-beside",)))))
+    assert high.linkable == "linkable"
+
+
 def test_pictures_of_one_update_are_one_draw_and_stand_ins_are_draws_of_their_own() -> None:
     records = [
         lined_up(client, [rank, 5], example=example) for client in range(2) for example, rank in enumerate((1, 3))
@@ -136,6 +145,12 @@ WRONG: dict[str, tuple[list[Record], list[Record] | None, str]] = {
         "lower than guessing does",
     ),
     "the same rank": (line_up(CLIENTS, "d", [[200 + at for at in range(10)]] * CLIENTS), None, "again and again"),
+    "one rank in every trial": (line_up(CLIENTS, "d", [[300 + at] * 10 for at in range(CLIENTS)]), None, "again and"),
+    "the same rank of single trials": (
+        [replace(r, ranks={**r.ranks, "rank-of-another": [7]}) for r in line_up(CLIENTS, "d", [[300]] * CLIENTS)],
+        None,
+        "again and again",
+    ),
     "no ranks": (changed(rank=[]), None, "hold no ranks"),
     "impossible ranks": (changed(rank=[5000, *LOW[0]]), None, "hold no ranks"),
     "no candidates": (changed(candidates=[]), None, "hold no ranks"),
@@ -150,6 +165,13 @@ def test_a_control_that_failed_bounds_nothing(case: str) -> None:
     assert found.verdict != "bounded"
     assert found.linkable == "not evaluated"
     assert why in " ".join(found.reasons)
+
+
+def test_short_gradients_rank_in_the_middle_again_and_again() -> None:
+    """A picture that the model is sure of moves nothing: long ones are above or below it, as the noise falls."""
+    ranks = [[300 + (7 * client + 3 * at) % 12 for at in range(10)] for client in range(CLIENTS)]
+    found = finding_of(judge(audited(*line_up(CLIENTS, "d", ranks))))
+    assert (found.verdict, found.linkable) == ("bounded", "not linkable")
 
 
 def test_records_that_are_lost_bound_nothing() -> None:

@@ -70,6 +70,8 @@ def _why_open(bounds: Bounds) -> str:
         return ", but attacks identify more: one of both is wrong"
     if bounds.lineup.kind == "estimated":
         return ", by an estimated likelihood, which bounds nothing"
+    if bounds.lineup.beside:
+        return ", by the update alone; what leaves beside it may name more"
     if bounds.may_plant:
         return ", with the agreed model; a malicious server may send another"
     if not bounds.drawn:
@@ -113,6 +115,8 @@ def _why_unknown(bounds: Bounds) -> str:
         return (bounds.reason or "; ".join(bounds.doubts.all) or "no line-up was held").rstrip(".")
     if bounds.doubts:
         return "; ".join(bounds.doubts.all)
+    if bounds.lineup.beside and not bounds.is_high:
+        return "what leaves beside the update may name the pictures"
     if bounds.lineup.kind == "estimated" and not bounds.is_high:
         return "an estimated likelihood does not show that pictures cannot be named"
     return f"{describe_line_up(bounds.lineup)} leave both answers open"

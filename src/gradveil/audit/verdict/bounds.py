@@ -71,7 +71,7 @@ class Bounds:
     def _is_low(self) -> bool:
         """Whether the line-up surely names no more than the limit, and can be believed."""
         one = self.lineup
-        if one is None or self.doubts or self.exceeded or one.kind == "estimated":
+        if one is None or self.doubts or self.exceeded or one.beside or one.kind == "estimated":
             return False
         return self.drawn and not self.may_plant and one.own.at_most <= self.limit
 
@@ -114,7 +114,8 @@ def weigh_bounds(
     result = count_line_up(line_ups.get(key, ()), count_tries(tally), _widest(tally))
     certificate = read_certificate(run, *key)
     planned = is_planned(run, key)
-    doubts = check_line_up(run, key, result, line_ups, certificate.at_most if certificate else None)
+    allowed = certificate.at(result.own.chance) if certificate and result else None  # among as many candidates
+    doubts = check_line_up(run, key, result, line_ups, allowed)
     agrees = planned or not any(one.oracle is not None and one.oracle.passed is False for one in evidence)
     return Bounds(
         lineup=result,

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scipy.special import ndtri
+
 from gradveil.audit.results import Run
+from gradveil.dp.trade_off import identified_by_gaussian
 from gradveil.experiment.plausible import is_number
 
 
@@ -21,6 +24,15 @@ class CertifiedShare:
     @property
     def advantage(self) -> float:
         return self.at_most - self.kappa
+
+    def at(self, chance: float) -> float:
+        """The most that is identified of what guessing identifies with another chance.
+
+        By the same noise where it is known; else by the bound being concave, and for a smaller chance as it is.
+        """
+        if self.kind == "gaussian" and 0 < self.kappa < 1 and self.at_most < 1:
+            return identified_by_gaussian(chance, float(ndtri(self.at_most) - ndtri(self.kappa)))
+        return min(1.0, self.at_most * max(1.0, chance / self.kappa)) if self.kappa else 1.0
 
     def to_json(self) -> dict[str, Any]:
         return {"at_most": self.at_most, "kappa": self.kappa, "advantage": self.advantage, "kind": self.kind}

@@ -18,7 +18,7 @@ Kind = Literal["exact", "bound", "estimated"]
 Key = tuple[str, str]  # scenario and defense
 CONTROL = "lineup"
 COPIES = ("jpeg", "resized", "brighter")
-OFF, NOT_REPLAYED = "line-up-off", "line-up-not-replayed"
+OFF, NOT_REPLAYED, BESIDE = "line-up-off", "line-up-not-replayed", "line-up-beside"
 KINDS: Mapping[str, Kind] = {"line-up-estimated": "estimated", "line-up-bound": "bound"}  # by flag, the weakest first
 
 
@@ -76,6 +76,7 @@ class LineUpResult:
     kind: Kind
     top: int = 1  # tries that the attacks had at each picture
     searched: int = 1  # pictures that a try may name in the widest search that was read: 5 with `retrieval-top5`
+    beside: bool = False  # whether more than the update leaves the client, which the line-up does not look at
 
     @property
     def hits(self) -> int:
@@ -166,6 +167,7 @@ def count_line_up(records: Sequence[Record], top: int = 1, searched: int = 1) ->
         kind=kinds[0] if kinds else "exact",
         top=top,
         searched=searched,
+        beside=BESIDE in flags,
     )
 
 

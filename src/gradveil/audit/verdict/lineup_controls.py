@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import fsum, sqrt
+from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.lineup import CONTROL, NOT_REPLAYED, OFF, Key, LineUpResult, count_line_up, is_sound
@@ -21,7 +22,8 @@ NEEDS = 0.9  # of the undefended pictures must be named
 AND_SURELY = 0.5  # with 95 % confidence: five of five are
 RARE = 0.01  # how often each of these tests may be wrong
 THIRD = 2.33  # standard deviations that a mean exceeds by chance in one of a hundred cases
-HIGH = 10  # ranks beyond a tenth of the candidates are spread evenly where an update says little
+HIGH = 10  # ranks beyond a tenth of the candidates are those of an update that says little
+SEVERAL, FEW = 4, 3  # trials that two pictures do not share by chance; pictures that do not share fewer
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,7 @@ def check_line_up(
         return Doubts(foreign=tuple(foreign))
     if at_most is not None and at_least_of(result.own.shares(), 1 - RARE) > at_most:
         foreign.append(f"it names {result.hits} of {result.of} pictures, more than the certificate allows")
-    weak = [*_undefended(run, key, line_ups), *_wrong_ranks(result)]
+    weak = [*_undefended(run, key, line_ups), *_wrong_ranks(result, records)]
     return Doubts(foreign=tuple(foreign), weak=tuple(weak), blind=tuple(_blind(result)))
 
 
@@ -95,7 +97,7 @@ def _undefended(run: Run, key: Key, line_ups: Mapping[Key, Sequence[Record]]) ->
         yield f"without a defense it names only {result.hits} of {result.of} pictures, at least 90 % are needed"
     elif result.own.at_least <= AND_SURELY:
         yield f"without a defense it was held for {result.of} pictures only, at least five are needed"
-    if control != key and (wrong := [*describe_foreign(records), *_wrong_ranks(result), *_blind(result)]):
+    if control != key and (wrong := [*describe_foreign(records), *_wrong_ranks(result, records), *_blind(result)]):
         yield f"without a defense: {'; '.join(wrong)}"
 
 
@@ -113,11 +115,11 @@ def _blind(result: LineUpResult) -> Iterator[str]:
         yield f"by the update of another picture it names {others.hits()} of {others.of}, more than guessing explains"
 
 
-def _wrong_ranks(result: LineUpResult) -> Iterator[str]:
+def _wrong_ranks(result: LineUpResult, records: Sequence[Record]) -> Iterator[str]:
     """What no honest guess gives: ranks worse than chance, or always the same."""
     if _is_worse_than_guessing(result):
         yield "it ranks the pictures lower than guessing does"
-    if _is_repeated(result):
+    if _is_repeated(records):
         yield "the same ranks come again and again"
 
 
@@ -130,10 +132,27 @@ def _is_worse_than_guessing(result: LineUpResult) -> bool:
     return fsum(places) / len(places) > 0.5 + THIRD / sqrt(12 * len(places))
 
 
-def _is_repeated(result: LineUpResult) -> bool:
-    """Whether one rank, not among the first tenth, is there more often than even ranks explain."""
-    ranks = [rank for draw in result.own.ranks for rank in draw]
-    among = result.candidates - result.candidates // HIGH
-    counts = Counter(rank for rank in ranks if rank > result.candidates // HIGH)
-    most = max(counts.values(), default=0)
-    return most > 1 and at_least(most, len(ranks), 1 - RARE / among) > 1 / among
+def _is_repeated(records: Sequence[Record]) -> bool:
+    """Whether pictures share their ranks, trial by trial, though most are not named.
+
+    Single ranks may well come again: a picture whose gradient is short ranks between those that the noise favors and
+    those that it does not, so always in the middle.
+    """
+    far = [record for record in records if is_sound(record) and _is_far(record)]
+    lists = [record.ranks["rank"] for record in far]
+    if any(len(ranks) >= SEVERAL and len(set(ranks)) == 1 for ranks in lists):
+        return True
+    counts = Counter(map(_ranks_of, far))
+    many = {_ranks_of(record) for record in far if len(record.ranks["rank"]) >= SEVERAL}
+    return any(count >= (2 if ranks in many else FEW) for ranks, count in counts.items())
+
+
+def _ranks_of(record: Record) -> tuple[Any, ...]:
+    """Of all trials; of a single one also among copies and in its class, since one rank may be the same by chance."""
+    own = record.ranks["rank"]
+    return tuple(own) if len(own) > 1 else tuple(sorted((name, *ranks) for name, ranks in record.ranks.items()))
+
+
+def _is_far(record: Record) -> bool:
+    """Whether its ranks are not all among the first tenth, where those of a good guesser are."""
+    return max(record.ranks["rank"]) > record.ranks["candidates"][0] // HIGH

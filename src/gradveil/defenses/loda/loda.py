@@ -102,6 +102,10 @@ class Loda(Defense):
         """Every picture is a search of its own."""
         return True
 
+    def expect(self, pictures: Tensor) -> None:
+        if self.cache:
+            self.encode(pictures)
+
     def data(self, data: Batch, rng: Generator) -> Batch:
         return Batch(self.encode(data.images), data.labels)
 
