@@ -73,5 +73,7 @@ def test_what_it_cannot_read_is_left_out(examples: int, make: Callable[[], nn.Mo
 def test_the_prior_alone_does_not_look_at_the_update() -> None:
     scenario = patches()
     blind = april_search(steps=2, tv=1e-3).prior_only()
-    pictures = [blind.reconstruct(seen_in(scenario, defense), Seed(0)).images for defense in (SOME, Gaussian(scale=1.0))]
+    pictures = [
+        blind.reconstruct(seen_in(scenario, defense), Seed(0)).images for defense in (SOME, Gaussian(scale=1.0))
+    ]
     assert torch.equal(*pictures)
