@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Literal
 
+import pytest
+
 from gradveil.audit.audit import Audit
 from gradveil.config import build, from_tables
 
@@ -70,8 +72,10 @@ def settings(rng: Random, attack: Mapping[str, Any], defense: Mapping[str, Any] 
     }
 
 
-@functools.cache
-def read_digits_once() -> None:
+remember = functools.cache(functools.cache)  # one memory for each function, however often it is asked for
+
+
+def read_digits_once(patch: pytest.MonkeyPatch) -> None:
     """Every audit loads its data, and thousands of audits load the same."""
     module = importlib.import_module("gradveil.data.digits")
-    module._table = functools.cache(module._table)
+    patch.setattr(module, "_table", remember(module._table))

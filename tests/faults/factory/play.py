@@ -60,7 +60,6 @@ class Result:
 
 def play(kind: str, seed: int, base_seed: int, shared: Path, among: Sequence[str] = ()) -> Result:
     """A `kind` of fault, on a base that it draws (`among` some), or `base:NAME` without one. `shared`: healthy runs."""
-    read_digits_once()
     healthy = kind.startswith("base:")
     base = BASES[kind.removeprefix("base:")] if healthy else CATALOGUE[kind].draw_base(seed, among)
     fault = None if healthy else CATALOGUE[kind]
@@ -68,6 +67,7 @@ def play(kind: str, seed: int, base_seed: int, shared: Path, among: Sequence[str
     try:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(os, "fsync", lambda handle: None)  # no fault here is a power cut
+            read_digits_once(patch)
             word, why = _word(base, fault, seed, base_seed, shared)
     except GradveilError as error:
         word, why = REFUSED, str(error)
