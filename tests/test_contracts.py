@@ -136,6 +136,7 @@ LISTED = {
     ),
     "linear": AttackRow(model=perceptron),
     "april": AttackRow(model=patches),
+    "april-search": AttackRow(model=patches, easy={"steps": 60}, short={"steps": 8}),
     "spear": AttackRow(model=perceptron),
     "cocktail-party": AttackRow(model=perceptron),
     "decode-known": AttackRow(easy={"steps": 50}, short={"steps": 8}, defense=Mixup(k=1)),

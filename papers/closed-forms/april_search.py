@@ -10,10 +10,8 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from gradveil.attacks.april import april
@@ -57,7 +55,7 @@ def measure(network: str, defense: str, images: Tensor, labels: Tensor, steps: i
     scenario = Scenario(name="vit", model=model, private=private, names=names, threat=ThreatModel(knows_labels=True))
     seen, _ = observe(scenario, parse_defense(defense), april(), Seed(0))
     blank = images[VICTIMS:].mean(0).to(compute.device).expand_as(private.images)
-    drawn = {"blank": blank, "read": read_damped(replace(seen))}
+    drawn = {"blank": blank, "read": read_damped(seen)[0]}
     for name, attack in (("search", invertgrad), ("april-search", april_search)):
         drawn[name] = attack(steps=steps, tv=TV_WEIGHTS).reconstruct(seen, Seed(0), compute).images
     found = {name: [round(float(x), 2) for x in peak_signal_to_noise(pictures, private.images).flatten()]

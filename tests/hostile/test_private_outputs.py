@@ -65,6 +65,8 @@ COMMANDS = [
     ["train-generator", "autoencoder", *NETWORK, "--out", "out/autoencoder.safetensors"],
     ["train-gan", "--data", "pictures", "--size", "16", "--width", "8", "--steps", "1", *CPU, "--out",
      "out/gan.safetensors"],
+    ["train-inverter", "--data", "digits", "--model", "mlp", "--gallery", "100", "--images", "2", "--epochs", "1",
+     "--hidden", "8", "--sketch", "16", "--copies", "1", *CPU, "--out", "out/inverter.safetensors"],
     ["bench", "--help"],
     ["bench", "engine", "--images", "1", "--steps", "1"],
     ["bench", "strength", "export", "--only", "mlp-*", "--out", "out/exported"],

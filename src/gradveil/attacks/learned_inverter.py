@@ -154,6 +154,10 @@ class LearnedInverter(Attack):
     def draw(self, network: Inverter, seen: Observation) -> Images:
         like = next(iter(seen.update.values()))
         features = Sketch(network.sketch)(seen.update).nan_to_num(0, 0, 0)
+        if features.shape[-1] != network.mean.shape[-1]:
+            raise NotApplicableError(
+                "the update lacks parameters that the network was trained on, choose another attack", key="inverter"
+            )
         if self.blind:
             features = network.mean.expand_as(features)
         assert seen.labels is not None

@@ -114,8 +114,8 @@ def worker_returns_old_results(patch: Patch, rng: Random) -> None:
 def worker_returns_the_control(patch: Patch, rng: Random) -> None:
     kept: list[Any] = []
 
-    def old(plain: Any, cell: Any, judge: Any) -> Any:
-        own = plain(cell, judge)
+    def old(plain: Any, cell: Any, judge: Any, *more: Any) -> Any:
+        own = plain(cell, judge, *more)
         if cell.control == "prior":
             kept[:] = own
         return own if cell.undefended or not kept else [relabel(*pair) for pair in zip(own, kept, strict=False)]
