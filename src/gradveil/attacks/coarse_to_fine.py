@@ -24,24 +24,25 @@ def coarse_to_fine(
     *,
     steps: int = 2400,
     factors: tuple[int, ...] = (4, 2, 1),
-    tv: tuple[float, ...] = (1e-2, 3e-3, 1e-3),
+    tv: tuple[float, ...] | float = (1e-2, 3e-3, 1e-3),
     restarts: int = 1,
     part: Part = "body",
 ) -> Path:
     """From coarse pictures to fine ones and from much smoothing to little, by L-BFGS; each phase goes on from the last.
 
     `steps`: values of the objective per start, in equal shares for all phases; `factors`: how many times smaller the
-    pictures of the first phases are, with the first TV weight; `tv`: weights of total variation, the others for phases
-    on pixels; `restarts`: starts per picture, the first of them gray; `part`: the layers to match, `all`, `body` (all
-    but the last linear one) or `early` (the first half).
+    pictures of the first phases are, with the first TV weight; `tv`: weight of total variation, or several, the others
+    for phases on pixels; `restarts`: starts per picture, the first of them gray; `part`: the layers to match, `all`,
+    `body` (all but the last linear one) or `early` (the first half).
     """
-    if not factors or not tv:
+    weights = (tv,) if isinstance(tv, float | int) else tuple(tv)
+    if not factors or not weights:
         raise ConfigError("no phase is left, give at least one of `factors` and of `tv`", key="coarse-to-fine")
-    phases = (*(Phase(factor, tv[0]) for factor in factors), *(Phase(1, weight) for weight in tv[1:]))
+    phases = (*(Phase(factor, weights[0]) for factor in factors), *(Phase(1, weight) for weight in weights[1:]))
     return Path(
         distance=Cosine(),
         space=Pixels(start="gray"),
-        priors=(TotalVariation(tv[0]),),
+        priors=(TotalVariation(weights[0]),) if weights[0] else (),
         optimizer=Lbfgs(rounding=1e-6),
         steps=steps,
         restarts=restarts,
