@@ -12,16 +12,18 @@ from torch import nn
 from toys import CLASSES, scenario
 
 from gradveil.core.defense import Defense
-from gradveil.core.law import Same
+from gradveil.core.law import SAME, Same
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.qsgd import Qsgd
 from gradveil.lineup import hold as holding
+from gradveil.lineup import replay
 from gradveil.lineup.candidates import Gallery
 from gradveil.lineup.client import Client, places_of
 from gradveil.lineup.hold import LineUp
+from gradveil.lineup.make import Setting
 from gradveil.lineup.replay import pick_doubtful
 from gradveil.lineup.score import Guesser, Question
 from gradveil.models.start import weights_from
@@ -100,3 +102,45 @@ def test_scores_of_rounding_are_within_reach_of_a_replay() -> None:
     assert set(pick_doubtful(scores[1:], reach)) == {0, 1, 2, 3, 4}, "none is near: all are played again"
     twice = Same().score(sent, {"w": torch.cat([made["w"], sent["w"] * 1.01])})[0]
     assert {0, 6} <= set(pick_doubtful(twice, reach)), "two are near"
+
+
+def plays(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Columns of the candidates that are played again from now on."""
+    seen: list[int] = []
+    replay_one = replay._replay
+
+    def count(guesser: Guesser, question: Question, setting: Setting, column: int, candidate: Batch) -> torch.Tensor:
+        seen.append(column)
+        return replay_one(guesser, question, setting, column, candidate)
+
+    monkeypatch.setattr(replay, "_replay", count)
+    return seen
+
+
+def test_what_is_further_off_than_rounding_moves_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Candidates that are 5 % off are within reach, but the first one played is the update, to the last bit."""
+    lineup, places, updates = sure_line_up(Defense())
+    seen = plays(monkeypatch)
+    close = -((0.05 / SAME) ** 2) / 2
+
+    def score(guesser: Guesser, questions: Sequence[Question], gallery: Gallery) -> list[torch.Tensor]:
+        """The own picture is off by rounding, all others by 5 %."""
+        found = []
+        for one in questions:
+            size = len(gallery.images) + len(one.own)
+            scores = torch.full((len(next(iter(one.columns.values()))), size), close, dtype=torch.float64)
+            scores[:, len(gallery.images)] = -1e-4
+            found.append(scores)
+        return found
+
+    monkeypatch.setattr(Guesser, "score", score)
+    assert {one.ranks[0] for one in lineup.hold(places[:1], updates[:1])} == {1}
+    assert seen == [0], "the own picture in the first column, and nothing else"
+
+
+def test_the_update_of_another_is_not_played_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its picture is none of the candidates, so no replay can find it."""
+    lineup, places, updates = sure_line_up(Defense())
+    seen = plays(monkeypatch)
+    lineup.hold(places, updates)
+    assert set(seen) == {0}, "one update of each place, and no stand-ins: column 1 is another's"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from gradveil.core.types import Update
 
 SAME = 1e-4  # of an update's length: what rounding may change where nothing is drawn
 OFF = 0.03  # of an update's length: what rounding may change of signs and levels, at most
+CACHED = 2**18  # numbers, 1 MiB
 SIGMAS, SLACK = 6.0, 0.02  # how far the strength of noise may be from what its law says
 
 
@@ -70,8 +72,9 @@ class Same(Law):
     reach: ClassVar[float | None] = -((2 * OFF) ** 2) / (2 * SAME**2)
 
     def score(self, seen: Update, made: Update) -> Tensor:
-        spread = (SAME**2 * energy(seen, made)).clamp_min(torch.finfo(torch.float64).tiny)
-        return -squared_distances(seen, made) / (2 * spread[:, None])
+        distances, lengths = compare_rows(seen, made)
+        spread = (SAME**2 * lengths).clamp_min(torch.finfo(torch.float64).tiny)
+        return -distances / (2 * spread[:, None])
 
     def fits(self, seen: Update, made: Update) -> bool:
         return bool(squared_distances(seen, made)[0, 0] <= OFF**2 * energy(seen, made)[0])
@@ -183,13 +186,28 @@ class Signs(Law):
 
 
 def squared_distances(seen: Update, made: Update) -> Tensor:
-    """[trial, candidate]; from the first candidate, so that what all have in common is lost to no rounding."""
-    total = torch.zeros(count(seen), count(made), dtype=torch.float64)
+    """[trial, candidate]"""
+    return compare_rows(seen, made)[0]
+
+
+def compare_rows(seen: Update, made: Update) -> tuple[Tensor, Tensor]:
+    """Squared distances [trial, candidate], and the squared length of each trial, in one reading.
+
+    Distances from the first candidate, so that what all have in common is lost to no rounding.
+    """
+    total, lengths = (torch.zeros(count(seen), n, dtype=torch.float64) for n in (count(made), 1))
     for name in made:
-        one, other = seen[name].flatten(1), made[name].flatten(1)
-        one, other = one - other[0], other - other[0]
-        total += squares(one)[:, None] - 2 * (one @ other.T).double().cpu() + squares(other)
-    return total.clamp_min(0)
+        for trial, candidate in blocks(seen[name].flatten(1), made[name].flatten(1)):
+            lengths += squares(trial)[:, None]
+            one, other = trial - candidate[0], candidate - candidate[0]
+            total += squares(one)[:, None] - 2 * (one @ other.T).double().cpu() + squares(other)
+    return total.clamp_min(0), lengths[:, 0]
+
+
+def blocks(seen: Tensor, made: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+    """The same numbers of both, as many as a processor's cache holds while they are read several times."""
+    size = max(1, CACHED // (len(seen) + len(made))) if seen.device.type == "cpu" else seen.shape[1]
+    yield from zip(seen.split(size, 1), made.split(size, 1), strict=True)
 
 
 def absolute_distances(seen: Update, made: Update) -> Tensor:

@@ -87,7 +87,7 @@ def lineup(
     guesser, kind, granted = prepare(client, trial, candidates)
     columns = {name: u.unsqueeze(0) for name, u in trial.updates[0].items()}
     settings = make_settings([(trial, 0)], bool(guesser.views), granted)
-    question = Question(settings=tuple(settings), columns=columns, own=candidates[:0])
+    question = Question(settings=tuple(settings), columns=columns, own=candidates[:0], answered=1)
     if not isinstance(labels, int):
         guesser = guesser.with_own_labels()
     (scores,) = guesser.score([question], gallery)

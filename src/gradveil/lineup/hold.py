@@ -123,13 +123,13 @@ class LineUp:
         own, other = trials[at], _trial_of_another(trials, at)
         rounds = [(trial, number) for trial in own for number in range(len(trial.updates))]
         columns = [trial.updates[number] for trial, number in rounds]
-        settings = list(make_settings(rounds, bool(guesser.views), granted))
+        settings, answered = list(make_settings(rounds, bool(guesser.views), granted)), len(columns)
         if other is not None:
             settings[0] = _wider(settings[0], range(len(columns), len(columns) + len(other.updates)))
             columns += other.updates
         shown = [own[0].place.picture, *(copy for trial in own for copy in near_copies(trial.picture))]
         stacked = {name: torch.stack([u[name] for u in columns]) for name in columns[0]}
-        return Question(settings=tuple(settings), columns=stacked, own=torch.stack(shown))
+        return Question(settings=tuple(settings), columns=stacked, own=torch.stack(shown), answered=answered)
 
     def _rank(self, guesser: Guesser, kind: Kind, trials: Sequence[Trial], question: Question, scores: Tensor) -> Ranks:
         place, size, rounds = trials[0].place, len(self.gallery.images), len(trials[0].updates)

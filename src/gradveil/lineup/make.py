@@ -16,7 +16,7 @@ from gradveil.core.types import Batch, Update
 from gradveil.lineup.candidates import with_label
 from gradveil.lineup.client import Client, Place, mean_of_updates, put_in
 
-CHUNK_BYTES = 100_000_000  # of the updates of one chunk
+CHUNK_BYTES = 400_000_000  # of the updates of one chunk
 MOST_TOGETHER = 64
 CLOSE = 1e-3  # of its length: two ways to compute one update agree
 

@@ -17,8 +17,9 @@ from gradveil.lineup.candidates import Gallery, with_label
 from gradveil.lineup.make import Setting
 from gradveil.lineup.score import Guesser, Question
 
-MOST, FURTHEST = 32, 128  # candidates of one update that are played again; where none of those is it
+MOST, FURTHEST = 32, 128  # candidates of one update that are played again at most; where none of those is it
 EXACT = -0.5  # the score of an update that is off by no more than `SAME`
+DOUBT = 10.0  # times what rounding has moved the one that is it: further off is another picture
 
 
 def settle_ties(guesser: Guesser, question: Question, scores: Tensor, gallery: Gallery) -> Tensor:
@@ -28,14 +29,36 @@ def settle_ties(guesser: Guesser, question: Question, scores: Tensor, gallery: G
         return settled
     for setting in question.settings:
         for column in setting.columns:
-            best = -math.inf
-            for number, at in enumerate(pick_doubtful(scores[column], reach)):
-                if number >= MOST and best >= EXACT:
-                    break
-                candidate = _candidate(question, gallery, at, guesser)
-                settled[column, at] = _replay(guesser, question, setting, column, candidate)
-                best = max(best, float(settled[column, at]))
+            if column < question.answered:
+                _settle(guesser, question, setting, settled[column], column, gallery)
     return settled
+
+
+def _settle(
+    guesser: Guesser, question: Question, setting: Setting, scores: Tensor, column: int, gallery: Gallery
+) -> None:
+    """Play the likeliest candidates of one column again, until the rest is further off than rounding moves any.
+
+    How far it does is seen from the first that turns out to be exact. Without one, all that are in doubt are played.
+    """
+    rounding, found = math.inf, False
+    assert guesser.law.reach is not None
+    for number, at in enumerate(pick_doubtful(scores, guesser.law.reach)):
+        before = distance_of(scores[at])
+        if before > rounding or (number >= MOST and found):
+            break
+        scores[at] = _replay(guesser, question, setting, column, _candidate(question, gallery, at, guesser))
+        if float(scores[at]) >= EXACT and not found and math.isfinite(guesser.law.reach):
+            rounding, found = DOUBT * (before + 1), True
+
+
+def distance_of(score: Tensor) -> float:
+    """In units of `SAME`, where nothing is drawn.
+
+    >>> distance_of(torch.tensor(-2.0))
+    2.0
+    """
+    return math.sqrt(max(0.0, -2 * float(score)))
 
 
 def pick_doubtful(scores: Tensor, reach: float) -> list[int]:

@@ -28,12 +28,13 @@ class Question:
     """One place, the updates that were received of it, and the candidates beside the gallery.
 
     columns: updates received, each [column, ...]. own: pictures [n, ...] that only this place has: its own and near
-    copies.
+    copies. answered: the first so many columns come from one of the candidates, the others are a control.
     """
 
     settings: tuple[Setting, ...]
     columns: Update
     own: Tensor
+    answered: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +78,7 @@ class Guesser:
                 for setting in one.question.settings:
                     for seed in self._seeds(setting):
                         made = chunk.make(setting.at(seed))
-                        at = list(setting.columns)
+                        at = as_slice(setting.columns)
                         seen = {name: u[at] for name, u in one.question.columns.items() if name in made}
                         one.add(at, first, self.law.score(seen, made))
         for one in group:
@@ -130,7 +131,7 @@ class _Scores:
     def label(self) -> Tensor:
         return self.question.settings[0].place.label
 
-    def add(self, at: Sequence[int], first: int, scores: Tensor) -> None:
+    def add(self, at: slice | list[int], first: int, scores: Tensor) -> None:
         """One more way in which these candidates may have made these columns."""
         part = slice(first, first + scores.shape[1])
         likely = scores.cpu().nan_to_num(nan=-math.inf)  # an update that is no number has made nothing
@@ -138,6 +139,16 @@ class _Scores:
 
     def close(self, first: int, count: int, ways: float) -> None:
         self.scores[:, first : first + count] -= ways
+
+
+def as_slice(columns: Sequence[int]) -> slice | list[int]:
+    """Neighbors as a slice: that is a view, and a copy of large updates takes as long as to compare them.
+
+    >>> as_slice((2, 3, 4)), as_slice((0, 2))
+    (slice(2, 5, None), [0, 2])
+    """
+    first, last = columns[0], columns[-1] + 1
+    return slice(first, last) if list(columns) == list(range(first, last)) else list(columns)
 
 
 def by_label(found: Sequence[_Scores]) -> list[list[_Scores]]:
