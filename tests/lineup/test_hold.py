@@ -187,6 +187,19 @@ def test_draws_of_real_clients_are_not_granted() -> None:
         lineup.hold(places, [[update]] * 4)
 
 
+def test_what_real_clients_drew_in_the_model_is_simulated() -> None:
+    """The gradient of a bottleneck holds the numbers that were drawn, but nobody reads them off a real client's."""
+    played, defense = replace(scenario(6), model=network()), parse_defense("precode:size=8")
+    client = Client.of(played, defense)
+    places = [place for number in range(6) for place in places_of(played, number)]
+    updates = [[client.play(place, place.picture, Seed()).update] for place in places]
+    received = replace(_received(played), model=client.model)
+    lineup = LineUp(scenario=received, defense=defense, gallery=gallery_of(19), seed=Seed())
+    found = lineup.hold(places, updates)
+    assert {one.kind for one in found} == {"estimated"}
+    assert sum(one.ranks[0] == 1 for one in found) >= 4, "chance names one in twenty"
+
+
 def _received(played: Scenario) -> Scenario:
     return replace(played, received=Received(update={}, has_truth=True))
 

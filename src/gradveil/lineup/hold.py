@@ -184,7 +184,7 @@ def prepare(client: Client, trial: Trial, gallery: Tensor) -> tuple[Guesser, Kin
     viewed = quiet.without_views if views else quiet
     first, second = (viewed.play(place, place.picture, Seed().at("line-up", "try", n)) for n in range(2))
     drawn = not _is_same(first.update, second.update)
-    granted = _fed_differs(first, second) or (drawn and client.defense.shows_draws)
+    granted = _fed_differs(first, second) or (drawn and client.defense.shows_draws and bool(trial.seeds))
     drawn = drawn and not granted
     setting = Setting(place=place, columns=(0,), members=place.members, seed=Seed() if granted or drawn else None)
     maker = Maker.of(quiet if granted else viewed, setting)
