@@ -6,15 +6,21 @@ BIN := .venv/bin
 
 .PHONY: env demo test test-more test-slow test-flower check bench fuzz faults coverage mutants
 
+# what tests and checks need, too
 env: .venv/ready
 
-.venv/ready: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+.venv/ready: .venv/runs
 	$(BIN)/pip install --quiet -e '.[test,dev]'
 	touch $@
 
-demo: env
+# what running needs and no more
+.venv/runs: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet "$$(grep '^torch==' constraints.txt)"
+	$(BIN)/pip install --quiet -e .
+	touch $@
+
+demo: .venv/runs
 	$(BIN)/gradveil audit --out runs/demo
 
 test: env
