@@ -66,13 +66,14 @@ def _round(
 ) -> tuple[Observation, Truth]:
     """What the server sees of one round of all clients."""
     threat, training = scenario.threat, scenario.training
+    attacked = training.as_attacked()
     rounds = [_group_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
     pictures = [_without_copies(one, defense.copies if threat.knows_defense else 1) for one in fed]
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
-        training=as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
+        training=as_one_client(attacked if threat.knows_training else replace(attacked, steps=1, rate=1.0), scenario),
         training_known=threat.knows_training,
         examples=pictures[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
@@ -97,7 +98,7 @@ def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation,
     seen = Observation(
         model=scenario.model,
         update=received.update,
-        training=scenario.training,
+        training=scenario.training.as_attacked(),
         examples=scenario.private.images.shape[1],
         shape=tuple(scenario.private.images.shape[2:]),  # type: ignore[arg-type]
         classes=scenario.classes,
