@@ -16,6 +16,7 @@ from gradveil.core.client import BATCH_NORMS, parameters_of
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES, find_defense
 from gradveil.models import MODELS, load_model
+from gradveil.models.normalize import NormalizesInput
 from gradveil.models.start import weights_from
 
 LIKE_WEIGHTS = 0.9  # cosine; an update hardly points where the weights point
@@ -91,8 +92,9 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
     layers = any(isinstance(layer, BATCH_NORMS) for layer in model.modules())
     if training.batchnorm != "eval" and not layers:
         yield f"batchnorm is {training.batchnorm}, but the model has no batch normalization: it changes nothing"
-    if capture.normalization is None:
-        yield "normalization is null: if the client normalizes its pictures, the attacks look for normalized ones"
+    if capture.normalization is None and not isinstance(model, NormalizesInput):
+        missed = "if the client normalizes its pictures, the attacks look for normalized ones"
+        yield f"normalization is null: {missed}; `normalize` takes its constants"
     if training.steps == 1 and training.rate != 1.0:
         yield f"one step at rate {training.rate:g}: right for w_sent - w_after; if it is the gradient, say rate 1"
     if capture.defense not in ("", "none"):

@@ -10,6 +10,7 @@ from typing import Any
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import LEARNED, STAGES, planted_stages, transforms_of
 from gradveil.config.effort import apply_effort
+from gradveil.config.normalization import parse_normalization
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
 from gradveil.core.choice import Choice, parse_choice
@@ -126,6 +127,7 @@ def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
         )
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
+    parse_normalization(scenario.normalize, where("scenario.normalize"))
     if scenario.capture and not scenario.data:
         return scenario
     loader, options = _loader_options(scenario.data, scenario.data_options, where)

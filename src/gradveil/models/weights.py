@@ -19,6 +19,7 @@ from gradveil.models.header import read_header
 
 PICKLES = {".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin"}
 LISTED = 5
+CONSTANTS = {"normalize.mean", "normalize.std"}
 CONVERT = "convert it where you trust it: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
 FIRST_TORCH = (2, 10)  # whose `weights_only` is trusted with files of unknown origin
 PATIENCE = 300  # seconds for the child, on a slow disk too; its own processor time is limited in `unpickle.py`
@@ -108,7 +109,17 @@ def _check_names(path: Path, expected: dict[str, Tensor], found: dict[str, tuple
     kinds = [("missing", missing), ("unexpected", list(unexpected)), ("of another shape", misshaped)]
     faults = [f"{len(names)} {kind}: {_first(names)}" for kind, names in kinds if names]
     if faults:
-        raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}", unexpected)
+        hint = _constants_hint(missing, list(unexpected))
+        raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}{hint}", unexpected)
+
+
+def _constants_hint(missing: list[str], unexpected: list[str]) -> str:
+    """What to do where nothing but the constants of normalization is different."""
+    if unexpected and not missing and set(unexpected) <= CONSTANTS:
+        return "; the weights hold constants of their own, leave `normalize` out"
+    if missing and not unexpected and set(missing) <= CONSTANTS:
+        return "; the weights hold no constants, set `normalize` to those of their training"
+    return ""
 
 
 def _first(names: list[str]) -> str:
