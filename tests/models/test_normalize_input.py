@@ -105,9 +105,7 @@ def test_it_is_done_once_and_the_hash_of_a_model_knows_it() -> None:
     assert not normalizes(plain(Plain))
     assert normalizes(wrapped(Plain))
     assert hash_model(wrapped(Plain)) != hash_model(plain(Plain))
-    with pytest.raises(
-        ConfigError, match=r"^normalize: the model normalizes its pictures itself already"
-    ):
+    with pytest.raises(ConfigError, match=r"^normalize: the model normalizes its pictures itself already"):
         normalize_input(in_front(Plain), MEAN, STD)
 
 

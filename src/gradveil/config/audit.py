@@ -91,8 +91,8 @@ def audit(
     scenario = {
         "model": model, "weights": weights, "normalize": normalize, "data": data, "data_options": data_options,
         "capture": capture, "pictures": pictures, "images": images, "batch_size": batch_size,
-        "local_steps": local_steps, "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm, "labels": labels,
-        "attacker": attacker,
+        "local_steps": local_steps, "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm,
+        "labels": labels, "attacker": attacker,
     }  # fmt: skip
     given = {
         "defense": None if defenses is None else _choices(defenses, "defenses", DEFENSES),

@@ -17,7 +17,7 @@ from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.normalization import AUTO, normalize_as
-from gradveil.config.resolve import is_user_model, resolve
+from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -29,6 +29,7 @@ from gradveil.data.draw import describe_rows
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
+from gradveil.models.user import is_user_model
 
 
 def build(config: AuditConfig) -> Audit:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from gradveil.config.build import try_model
 from gradveil.config.normalization import AUTO, normalize_as
-from gradveil.config.resolve import is_user_model
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.data import Dataset
 from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.header import read_header
 from gradveil.models.start import Shape
+from gradveil.models.user import is_user_model
 
 NORMALIZED = "normalize.mean"  # the name of a named model's constants in a file of weights
 SUFFIX = ".safetensors"
