@@ -13,6 +13,11 @@ NORMALIZATION = (
     "Batch normalization in the clients: eval uses running statistics, batch uses the "
     "batch's own, batch-shared also sends them to the server"
 )
+NORMALIZE = (
+    "Constants that the model's input is normalized with; its weights keep their names (default auto: those of"
+    " the data for a named model, none for your own)"
+)
+NORMALIZE_FORM = "imagenet|cifar10|cifar100|none|M,M,M/S,S,S"
 DEVICE = "Where to compute; auto takes a GPU if there is one (default auto)."
 DEVICE_FORM = "auto|cpu|cuda[:N]"
 SEED = "Random seed, an integer from 0; the same seed gives the same result (default 0)."
