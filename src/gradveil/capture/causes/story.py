@@ -1,0 +1,161 @@
+"""A client's round as it may have been, and how far it leads from the update that came."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+from gradveil.audit.update_match import length
+from gradveil.capture.format import Normalization
+from gradveil.core.client import in_client_mode, local_update, parameters_of
+from gradveil.core.defense import Defense
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.types import Batch, Update
+
+Form = Literal["update", "negative", "weights"]
+REMEMBERED = 6  # updates that were played, the last ones
+DRAWN = 8  # rounds that are played with draws of their own
+LIKE_A_DRAW = 0.25  # of the distance between draws: what is left where the update looks like one draw more
+
+
+@dataclass(frozen=True, kw_only=True)
+class Story:
+    """What is assumed of one round: the model, what was fed, how it was trained, and what was sent of it."""
+
+    model: nn.Module
+    batch: Batch
+    training: LocalTraining
+    form: Form = "update"
+    factor: float = 1.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evidence:
+    """What came from the client, and what else is known."""
+
+    update: Update
+    weights: Mapping[str, Tensor]
+    tolerance: float
+    constants: Normalization | None = None  # of the data
+    views: Callable[[], Mapping[str, Tensor]] = dict  # the same pictures under other resizes, by name
+    until: float = float("inf")  # of `time.monotonic`
+    played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
+
+    @property
+    def is_late(self) -> bool:
+        return time.monotonic() > self.until
+
+    def play(self, story: Story) -> Update:
+        """The update of the story, without draws of the client's own and before `factor`."""
+        for known, update in self.played:
+            if _is_same(known, story):
+                return update
+        update = play(story.model, story.batch, story.training)
+        self.played.append((story, update))
+        del self.played[:-REMEMBERED]
+        return update
+
+    def error(self, story: Story) -> float:
+        """What is left of the update that the story does not explain, relative to its length."""
+        own = self.play(story)
+        scaled = own if story.factor == 1.0 else {name: story.factor * u for name, u in own.items()}
+        return relative_error(self.received(story.form), scaled)
+
+    def measure(self, story: Story) -> float:
+        """The relative error that is left; of a client that draws, how much further it is than draws are apart."""
+        return self.error_of_draws(story) if story.training.draws else self.error(story)
+
+    def received(self, form: Form) -> Update:
+        """What came, read as an update."""
+        if form == "negative":
+            return {name: -u for name, u in self.update.items()}
+        if form == "weights":
+            return {name: self.weights[name].float() - u for name, u in self.update.items()}
+        return self.update
+
+    def factor(self, story: Story) -> float:
+        """By which number the story's update is to be multiplied to come nearest."""
+        own, update = self.play(story), self.received(story.form)
+        product = sum(float((own[name].double() * update[name].double()).sum()) for name in update)
+        return product / max(float(length(list(own.values()))) ** 2, 1e-300)
+
+    def error_of_draws(self, story: Story) -> float:
+        """What is left where the client drew masks or an order that nobody knows.
+
+        Rounds with draws of our own lie around their mean; in every tensor the update has to be as far from it as they
+        are.
+        """
+        each = [draw(story, number) for number in range(DRAWN)]
+        update = self.received(story.form)
+        beyond = spread = 0.0
+        for name, one in update.items():
+            out, wide = _compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
+            beyond, spread = beyond + out**2, spread + wide**2
+        left = max(beyond**0.5, LIKE_A_DRAW * spread**0.5)
+        return left / max(float(length(list(update.values()))), 1e-300)
+
+
+def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, float]:
+    """Of one tensor: how much further from the mean of the draws it is, or nearer, than each of them is from the mean
+    of the others, across that mean and along it; and how far they are themselves."""
+    whole = torch.stack(draws).sum(0)
+    means = [(whole - one) / (len(draws) - 1) for one in draws]
+    own = [_split(one, mean) for one, mean in zip(draws, means, strict=True)]
+    here = [_split(update, mean) for mean in means]
+    beyond = 0.0
+    for along_or_across, value in enumerate(zip(*here, strict=True)):
+        known, found = [one[along_or_across] for one in own], sum(value) / len(value)
+        beyond += max(found - max(known), min(known) - found, 0.0) ** 2
+    return beyond**0.5, (sum(along**2 + across**2 for along, across in own) / len(own)) ** 0.5
+
+
+def _split(one: Tensor, mean: Tensor) -> tuple[float, float]:
+    """How far `one` is from the mean along the mean, with its sign, and across it."""
+    unit = mean / mean.norm().clamp_min(1e-300)
+    apart = one - mean
+    along = float(apart @ unit)
+    return along, float((apart - along * unit).norm())
+
+
+def play(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
+    """One round as far as it can be known: of an order that nobody knows, every step on all pictures."""
+    client = in_client_mode(model, training.as_attacked())
+    return local_update(
+        client, parameters_of(client), batch, training.as_attacked(), defense or Defense(), Seed().rng()
+    )
+
+
+def draw(story: Story, number: int) -> Update:
+    """One round with the client's own draws."""
+    client = in_client_mode(story.model, story.training)
+    update = local_update(
+        client, parameters_of(client), story.batch, story.training, Defense(), Seed().at("replay", number).rng()
+    )
+    return {name: story.factor * u for name, u in update.items()}
+
+
+def relative_error(update: Update, other: Update) -> float:
+    return _distance(update, other) / max(float(length(list(update.values()))), 1e-300)
+
+
+def _distance(one: Update, other: Update) -> float:
+    return float(length([one[name].double() - other[name].double() for name in one]))
+
+
+def _is_same(one: Story, other: Story) -> bool:
+    return (
+        one.model is other.model
+        and one.training == other.training
+        and one.batch.images is other.batch.images
+        and one.batch.labels is other.batch.labels
+    )
+
+
+def flatten(update: Update) -> Tensor:
+    return torch.cat([update[name].flatten().double() for name in sorted(update)])
