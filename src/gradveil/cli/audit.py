@@ -21,6 +21,7 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from gradveil.core.compute import Compute
 
 METHOD = "NAME[:k=v,...]"
-OPTIMIZERS = "sgd|adam|adamw|rmsprop|adagrad"
 
 
 def option(panel: str) -> Callable[..., Any]:
