@@ -29,7 +29,7 @@ SOUND: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("key", "value", "expected"),
     [
-        ("version", 2, "version: is 2, this gradveil reads 1"),
+        ("version", 3, "version: is 3, this gradveil reads 1 and 2"),
         ("version", "1", "version: is 1, this gradveil reads 1"),
         ("round", -1, "round: expected a whole number from 0"),
         ("round", True, "round: expected a whole number from 0"),

@@ -233,6 +233,19 @@ def test_dropout_draws_by_the_clients_stream_and_is_off_for_the_attacker() -> No
     )
 
 
+def test_dropout_as_a_function_is_drawn_too() -> None:
+    class Dropping(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(192, CLASSES).double()
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(F.dropout(x.flatten(1), 0.5, self.training))
+
+    model, batch = Dropping(), data()
+    assert furthest(sent(model, batch, LocalTraining(dropout="on")), sent(model, batch, LocalTraining())) > 1e-3
+
+
 def test_dropout_keeps_its_share_and_its_mean() -> None:
     model = nn.Sequential(nn.Dropout2d(0.25), nn.Flatten(), nn.Linear(192, CLASSES, bias=False)).double()
     images = torch.ones(400, *SHAPE, dtype=torch.float64)

@@ -23,6 +23,7 @@ from gradveil.cli._help import (
     NORMALIZATION,
     NORMALIZE,
     NORMALIZE_FORM,
+    OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from gradveil.core.compute import Compute
 
 METHOD = "NAME[:k=v,...]"
-OPTIMIZERS = "sgd|adam|adamw|rmsprop|adagrad"
 
 
 def option(panel: str) -> Callable[..., Any]:

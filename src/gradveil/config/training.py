@@ -12,6 +12,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.local_training import LocalTraining, Loss
 
 RENAMED = {"steps": "local_steps", "rate": "local_rate", "batch_size": "local_batch_size"}
+MOST_STEPS = 100_000
 KEYS = {RENAMED.get(one.name, one.name): one.name for one in fields(LocalTraining)}  # of a scenario -> of a training
 
 
@@ -26,9 +27,11 @@ def check_training(config: ScenarioConfig, where: Where) -> None:
     if config.epochs and config.local_steps != 1:
         raise ConfigError("is given beside local_steps, leave one of them out", key=where("scenario.epochs"))
     try:
-        training_of(config, "cross-entropy" if config.loss == "auto" else config.loss)
+        training = training_of(config, "cross-entropy" if config.loss == "auto" else config.loss)
     except ConfigError as error:
         raise ConfigError(error.message, key=where(f"scenario.{error.key}")) from error
+    if (steps := training.for_examples(config.batch_size).steps) > MOST_STEPS:
+        raise ConfigError(f"must be at most {MOST_STEPS:,} local steps, got {steps:,}", key=where("scenario.epochs"))
 
 
 def tables_of(training: LocalTraining) -> Mapping[str, Any]:

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
-from gradveil.core.dropout import masks_of, turn_on_dropout
+from gradveil.core.dropout import masks_of
 from gradveil.core.errors import ConfigError
 from gradveil.core.formula import use_formulas
 from gradveil.core.local_optimizer import Carry, start_of, take_step
@@ -78,8 +78,6 @@ def in_client_mode(model: nn.Module, training: LocalTraining) -> nn.Module:
             if isinstance(layer, BATCH_NORMS):
                 layer.track_running_stats = False
                 layer.running_mean = layer.running_var = None
-    if training.dropout == "on":
-        turn_on_dropout(model)
     return model
 
 

@@ -72,7 +72,7 @@ class LocalTraining:
         """
         if not self.epochs:
             return self
-        return replace(self, epochs=0, steps=self.epochs * math.ceil(count / self._size(count)))
+        return replace(self, epochs=0, steps=self.epochs * math.ceil(count / max(1, self._size(count))))
 
     def batches(self, data: Batch) -> Iterator[Batch]:
         """The minibatch of each step, epoch after epoch in the given order; the last of an epoch may be smaller."""
