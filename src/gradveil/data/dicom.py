@@ -105,7 +105,7 @@ def _as_stored(raw: np.ndarray, bits: int, signed: bool) -> np.ndarray:
 def _scaled(file: Any, values: np.ndarray, bits: int, where: Path | str, limits: Range | None) -> np.ndarray:
     if limits is None:
         low = -(1 << (bits - 1)) if _whole(file, "PixelRepresentation", 0, 1, where, 0) else 0
-        return scale(values, (low, low + (1 << bits) - 1))
+        return scale(values, (float(low), float(low + (1 << bits) - 1)))
     slope, intercept = (_number(file, f"Rescale{name}", default, where) for name, default in RESCALE)
     return scale(values * slope + intercept, limits)
 
