@@ -6,10 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from safetensors.torch import save_file
-from torch import nn
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gradveil.capture import Capture, save
@@ -42,15 +44,16 @@ def run(*arguments: str) -> int | str | None:
     return left.value.code
 
 
-def plain_loop() -> Capture:
-    """A client of plain torch, whose transform normalizes."""
+def plain_loop(images: Tensor | None = None, labels: Tensor | None = None) -> Capture:
+    """A client of plain torch, whose transform normalizes; the first built-in photographs unless others are given."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.Sigmoid(), nn.Flatten(), nn.Linear(4 * 14 * 14, 8))
     sent = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     data = load("photos", size=16, count=30)
+    images, labels = (data.images[:2], data.targets[:2].argmax(1)) if images is None else (images, labels)
     mean, std = (torch.tensor(part).view(-1, 1, 1) for part in (MEAN, STD))
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    F.cross_entropy(model((data.images[:2] - mean) / std), data.targets[:2].argmax(1)).backward()
+    F.cross_entropy(model((images - mean) / std), labels).backward()
     optimizer.step()
     update = {name: sent[name] - tensor for name, tensor in model.state_dict().items()}
     return Capture(
@@ -68,6 +71,22 @@ def test_a_client_that_normalizes_in_its_transform_is_replayed(normalize: str, e
     assert found["capture"]["replay"]["a"].startswith(f"{expected}, relative error")
     noted = any("normalization is null" in note for note in found["capture"]["notes"])
     assert noted == (normalize == "none")
+
+
+@pytest.mark.parametrize("resize", ["bicubic", "lanczos"])
+def test_a_client_that_resizes_as_pillow_does_is_replayed(resize: str) -> None:
+    """`Image.resize((16, 16))`, the commonest line: bicubic, and nothing is cropped."""
+    draw = np.random.default_rng(0)
+    for k in range(8):
+        Path(f"mine/class{k}").mkdir(parents=True)
+        Image.fromarray(draw.integers(0, 256, (40, 50, 3), np.uint8)).save(f"mine/class{k}/x.png")
+    fed = [np.asarray(Image.open(f"mine/class{k}/x.png").resize((16, 16))) for k in range(2)]
+    save("c.safetensors", plain_loop(torch.from_numpy(np.stack(fed)).permute(0, 3, 1, 2) / 255, torch.arange(2)))
+    given = ["--capture", "c.safetensors", "--model", "net.py:make", "--normalize", "imagenet", "--data", "mine"]
+    options = [f"--data-option={one}" for one in ("size=16", f"resize={resize}", "crop=none")]
+    assert run("audit", *given, *options, *QUICK, "--lineup", "off", "--out", "run") == 0
+    replayed = json.loads(Path("run/verdict.json").read_text())["provenance"]["capture"]["replay"]["a"]
+    assert replayed.startswith("reproduced" if resize == "bicubic" else "not reproduced")
 
 
 def test_a_capture_is_shown_with_the_constants(capsys: pytest.CaptureFixture[str]) -> None:

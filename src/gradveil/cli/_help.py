@@ -2,12 +2,12 @@
 
 MODEL = (
     "a name (`gradveil list models`), or a Python file and the function in it that builds"
-    " the model; the file is executed"
+    " the model; the file is executed; also timm:NAME, torchvision:NAME or a Hugging Face folder"
 )
 MODEL_FORM = "NAME|FILE.py:FACTORY"
 PICTURES = "a name (`gradveil list data`), a folder with one folder per class, a .zip or an .npz file"
 PICTURES_FORM = "NAME|PATH"
-DATA_OPTION = "One option of the data set, such as size=32; repeatable."
+DATA_OPTION = "One option of the data set, such as size=32, resize=bicubic or crop=none; repeatable."
 PAIR_FORM = "KEY=VALUE"
 NORMALIZATION = (
     "Batch normalization in the clients: eval uses running statistics, batch uses the "
