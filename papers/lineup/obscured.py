@@ -42,10 +42,11 @@ class Obscured(Loda):
         return Features(trained_on_cifar10(Path(self.root)).to(like.device, like.dtype), self.layers, SHAPE)
 
     def encoder(self, like: Tensor) -> Callable[[Tensor, list[str]], Tensor]:
-        features, pool = self.features(like), starts_in(self.root)
-        scale = Scale.of(self.units, features.model, like)
+        """The extractor is read once something is missing: a line-up asks for thousands that are known."""
 
         def encode(pictures: Tensor, hashes: list[str]) -> Tensor:
+            features, pool = self.features(like), starts_in(self.root)
+            scale = Scale.of(self.units, features.model, like)
             starts = torch.stack([start_of(pool, hashed, self.starts, self.seed) for hashed in hashes])
             return obscure(pictures.to(like.dtype), starts.to(like), features, self.recipe, scale)
 
