@@ -14,6 +14,7 @@ import torch
 from resnet20 import trained_on_cifar10
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data import load
 from gradveil.data.draw import draw_rows
@@ -59,7 +60,10 @@ class Obscured(Loda):
 @lru_cache
 def starts_in(root: str) -> Tensor:
     images = load(str(Path(root) / "cifar10_test.npz")).images
-    return images[draw_rows(len(images), Seed(0), "seed")[-STARTS:]]
+    starts = images[draw_rows(len(images), Seed(0), "seed")[-STARTS:]]
+    if not starts.flatten(1).any(1).all():
+        raise ConfigError("cifar10_test.npz: pictures that encodings start at are black, give the whole test set")
+    return starts
 
 
 def obscured(preset: str, root: Path, steps: int) -> Obscured:
