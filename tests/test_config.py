@@ -80,7 +80,7 @@ def test_what_is_written_is_read_back_the_same(config: AuditConfig) -> None:
 def test_a_resolved_config_says_it_all() -> None:
     config = resolve(AuditConfig(defense={"gaussian": Choice(name="gaussian")}))
     assert config.defense["gaussian"].options == {"scale": 1e-2}
-    assert {"steps", "tv"} <= set(config.attack["coarse-to-fine"].options)
+    assert {"steps", "finalists"} <= set(config.attack["portfolio"].options)
     assert "limit" not in config.scenario.data_options  # None is not TOML
 
 
@@ -90,7 +90,7 @@ def test_the_default_is_what_the_command_promises() -> None:
     assert set(config.defense) == {"none", "gaussian", "prune"}
     assert set(config.attack) == {"autoattack"}
     assert list(resolve(config).attack) == list(STAGES)
-    assert list(STAGES) == ["linear", "april", "cocktail-party", "spear", "coarse-to-fine", "portfolio"]
+    assert list(STAGES) == ["linear", "april", "cocktail-party", "spear", "r-gap", "portfolio"]
     assert resolve(config).sequence
     assert config.metrics == DEFAULT_METRICS
 
@@ -371,10 +371,9 @@ def test_a_quick_budget_leaves_the_convergence_check_out() -> None:
 
 
 def test_autoattack_is_the_sequence_of_its_stages_and_leaves_what_was_chosen_alone() -> None:
-    config = from_tables({"attack": {"autoattack": {"steps": 7}, "coarse-to-fine": {"steps": 3}}})
-    stages = ["autoattack.coarse-to-fine" if stage == "coarse-to-fine" else stage for stage in STAGES]
-    assert list(config.attack) == [*stages, "coarse-to-fine"]
-    own = config.attack["autoattack.coarse-to-fine"].options["steps"]
-    assert own == config.attack["portfolio"].options["steps"] == 7
-    assert config.attack["coarse-to-fine"].options["steps"] == 3
+    config = from_tables({"attack": {"autoattack": {"steps": 7}, "portfolio": {"steps": 3}}})
+    stages = ["autoattack.portfolio" if stage == "portfolio" else stage for stage in STAGES]
+    assert list(config.attack) == [*stages, "portfolio"]
+    assert config.attack["autoattack.portfolio"].options["steps"] == 7
+    assert config.attack["portfolio"].options["steps"] == 3
     assert resolve(config) == config

@@ -14,6 +14,7 @@ import torch
 from resnet20 import trained_on_cifar10
 from torch import Tensor, nn
 
+from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.data import load
 from gradveil.data.draw import draw_rows
@@ -42,10 +43,11 @@ class Obscured(Loda):
         return Features(trained_on_cifar10(Path(self.root)).to(like.device, like.dtype), self.layers, SHAPE)
 
     def encoder(self, like: Tensor) -> Callable[[Tensor, list[str]], Tensor]:
-        features, pool = self.features(like), starts_in(self.root)
-        scale = Scale.of(self.units, features.model, like)
+        """The extractor is read once something is missing: a line-up asks for thousands that are known."""
 
         def encode(pictures: Tensor, hashes: list[str]) -> Tensor:
+            features, pool = self.features(like), starts_in(self.root)
+            scale = Scale.of(self.units, features.model, like)
             starts = torch.stack([start_of(pool, hashed, self.starts, self.seed) for hashed in hashes])
             return obscure(pictures.to(like.dtype), starts.to(like), features, self.recipe, scale)
 
@@ -58,7 +60,10 @@ class Obscured(Loda):
 @lru_cache
 def starts_in(root: str) -> Tensor:
     images = load(str(Path(root) / "cifar10_test.npz")).images
-    return images[draw_rows(len(images), Seed(0), "seed")[-STARTS:]]
+    starts = images[draw_rows(len(images), Seed(0), "seed")[-STARTS:]]
+    if not starts.flatten(1).any(1).all():
+        raise ConfigError("cifar10_test.npz: pictures that encodings start at are black, give the whole test set")
+    return starts
 
 
 def obscured(preset: str, root: Path, steps: int) -> Obscured:

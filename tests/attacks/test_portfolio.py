@@ -1,4 +1,4 @@
-"""The race: every arm a little, the best by the attacker's own match in full, for each client its own."""
+"""The first search in full; for clients that it does not find the others a little, and what is ahead in full."""
 
 from __future__ import annotations
 
@@ -59,27 +59,37 @@ def pictures_near(share: float) -> tuple[Observation, dict[str, Images], dict[st
     return seen_in(own), true, near
 
 
-def test_the_best_arms_run_in_full_and_each_client_has_its_own() -> None:
-    seen, _, near = pictures_near(0.1)
+def test_the_first_runs_in_full_and_the_others_for_whom_it_does_not_find() -> None:
+    seen, true, near = pictures_near(0.1)
     far = pictures_near(0.9)[2]
     first, second = seen.names
     asked: Asked = []
     arms = {
-        "one": arm("one", {first: near[first], second: far[second]}, asked),
-        "two": arm("two", {first: far[first], second: near[second]}, asked),
+        "one": arm("one", {first: true[first], second: far[second]}, asked),
+        "two": arm("two", near, asked),
+        "three": arm("three", {first: true[first], second: 1 - true[second]}, asked),
     }
-    got = Portfolio(arms=arms, steps=STEPS, finalists=1).reconstruct(seen, Seed(0), DOUBLE)
+    got = Portfolio(arms=arms, steps=STEPS).reconstruct(seen, Seed(0), DOUBLE)
     little = STEPS // FIRST
-    assert asked == [("one", little, seen.names), ("two", little, seen.names),
-                     ("one", STEPS, (first,)), ("two", STEPS, (second,))]  # fmt: skip
-    assert torch.equal(got.images, torch.stack([near[first], near[second]]))
-    assert "race of 2 searches" in got.notes[-1]
+    assert asked == [("one", STEPS, seen.names), ("two", little, (second,)), ("three", little, (second,)),
+                     ("two", STEPS, (second,))]  # fmt: skip
+    assert torch.equal(got.images, torch.stack([true[first], near[second]]))
+    assert "race of 3 searches" in got.notes[-1]
+
+
+def test_where_the_first_finds_everybody_no_other_runs() -> None:
+    seen, true, near = pictures_near(0.3)
+    asked: Asked = []
+    arms = {"good": arm("good", true, asked), "bad": arm("bad", near, asked)}
+    Portfolio(arms=arms, steps=STEPS).reconstruct(seen, Seed(0), DOUBLE)
+    assert asked == [("good", STEPS, seen.names)]
 
 
 def test_the_better_match_wins_whatever_its_own_loss_says() -> None:
     seen, true, near = pictures_near(0.3)
     asked: Asked = []
-    arms = {"good": arm("good", true, asked), "bad": arm("bad", near, asked)}
+    far = pictures_near(0.9)[2]
+    arms = {"bad": arm("bad", far, asked), "good": arm("good", true, asked), "near": arm("near", near, asked)}
     got = Portfolio(arms=arms, steps=STEPS).reconstruct(seen, Seed(0), DOUBLE)
     assert torch.equal(got.images, torch.stack(list(true.values())))
     assert got.converged is not None
@@ -87,12 +97,13 @@ def test_the_better_match_wins_whatever_its_own_loss_says() -> None:
     assert got.loss.max() < 1e-9
 
 
-def test_an_arm_far_behind_is_out() -> None:
-    seen, true, near = pictures_near(0.3)
+def test_an_arm_that_is_behind_is_out() -> None:
+    seen, true, _ = pictures_near(0.3)
+    far = pictures_near(0.9)[2]
     asked: Asked = []
-    arms = {"good": arm("good", true, asked), "bad": arm("bad", near, asked)}
-    Portfolio(arms=arms, steps=STEPS, finalists=2).reconstruct(seen, Seed(0), DOUBLE)
-    assert [label for label, steps, _ in asked if steps == STEPS] == ["good"]
+    arms = {"good": arm("good", far, asked), "bad": arm("bad", {n: 1 - x for n, x in true.items()}, asked)}
+    Portfolio(arms=arms, steps=STEPS).reconstruct(seen, Seed(0), DOUBLE)
+    assert asked == [("good", STEPS, seen.names), ("bad", STEPS // FIRST, seen.names)]
 
 
 def test_an_arm_that_cannot_work_is_left_out_and_named() -> None:
@@ -105,6 +116,7 @@ def test_an_arm_that_cannot_work_is_left_out_and_named() -> None:
     arms = {"none": no_head, "good": arm("good", true, asked)}
     got = Portfolio(arms=arms, steps=STEPS).reconstruct(bare, Seed(0), DOUBLE)
     assert any(note.startswith("none left out") for note in got.notes)
+    assert asked == [("good", STEPS, bare.names)]
     with pytest.raises(NotApplicableError, match="no search applies"):
         Portfolio(arms={"none": no_head}, steps=STEPS).reconstruct(bare, Seed(0), DOUBLE)
 
@@ -134,3 +146,17 @@ def test_a_broken_result_is_never_better() -> None:
     kept, score = keep_better(whole, broken, score_of(whole), [0, 1])
     assert torch.equal(kept.images, whole.images)
     assert score.isfinite().all()
+
+
+def test_what_explains_less_takes_no_place_however_smooth_and_what_found_nothing_gives_its_own_away() -> None:
+    seen, _, near = pictures_near(0.5)
+    rough = compare(arm("rough", near, []).reconstruct(seen, Seed(0)), seen)
+    gray = compare(replace(rough, images=torch.full_like(rough.images, 0.5)), seen)
+    assert (gray.loss > rough.loss).all()
+    score = score_of(rough).clamp_min(1.0)  # that of the gray one is lower
+    assert (score_of(gray) < score).all()
+    assert torch.equal(keep_better(rough, gray, score, [0, 1])[0].images, rough.images)
+    nothing = replace(gray, found=torch.zeros(2, 1, dtype=torch.bool))
+    assert score_of(nothing).isnan().all()
+    none = torch.full((2,), torch.inf)
+    assert torch.equal(keep_better(nothing, rough, none, [0, 1])[0].images, rough.images)

@@ -19,8 +19,9 @@ from safetensors.torch import load_file, save_file
 from gradveil.bench.strength import contest
 from gradveil.bench.strength.cases import Case, make_case, victims
 from gradveil.bench.strength.contest import OURS, Entry, judge, judge_blank, steps_within
+from gradveil.bench.strength.measure import Strength, is_complete
 from gradveil.bench.strength.peers import describe_case, export_case, read_peer
-from gradveil.bench.strength.run import TABLE, Strength, run
+from gradveil.bench.strength.run import TABLE, run
 from gradveil.bench.strength.settings import SETTINGS, Setting, list_settings
 from gradveil.bench.strength.table import COLUMNS, compare, make_rows, sentences
 from gradveil.cli import main
@@ -114,6 +115,22 @@ def test_a_search_gets_the_steps_that_fit_the_time(case: Case, monkeypatch: pyte
     assert steps_within(make, case, 51.0, Seed(0), Compute()) == 500  # 1 s to set up, 0.1 s each
     assert steps_within(make, case, 0.1, Seed(0), Compute()) == contest.FEWEST
     assert steps_within(lambda: Search(1), case, 51.0, Seed(0), Compute()) is None  # type: ignore[arg-type, return-value]
+
+
+def test_a_slow_search_is_timed_by_its_first_steps(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed: list[int] = []
+
+    def run_timed(attack: Any, *_: object) -> SimpleNamespace:
+        timed.append(attack.steps)
+        return SimpleNamespace(seconds=float(attack.steps))
+
+    monkeypatch.setattr(contest, "run_timed", run_timed)
+
+    def make(*, steps: int = 7) -> Any:
+        return SimpleNamespace(steps=steps, check=lambda seen: None)
+
+    assert steps_within(make, case, 60.0, Seed(0), Compute()) == 60
+    assert timed == [contest.FEW]
 
 
 def test_differences_are_by_update_and_a_loss_needs_its_interval() -> None:
@@ -234,13 +251,32 @@ def test_the_command_runs_resumes_and_takes_a_peer(
     assert capsys.readouterr().out.strip() == str(exported)
     (name,) = (one.name for one in Strength(only=("mlp-*",)).settings())
     save_file({name: torch.full((2, 4, 3, 32, 32), 0.5)}, tmp_path / "gray.safetensors")
-    monkeypatch.setattr("gradveil.bench.strength.run.run_contest", lambda *_: pytest.fail("computed again"))
+    monkeypatch.setattr("gradveil.bench.strength.measure.run_contest", lambda *_: pytest.fail("computed again"))
     assert code("bench", "strength", *common, "--peer", str(tmp_path / "gray.safetensors")) == 0
     printed = capsys.readouterr().out
     assert "gray" in printed
     assert "blank, dB" in printed
     table = json.loads((tmp_path / "out" / TABLE).read_text())
     assert [row for row in table["rows"] if row["attack"] != "gray"] == first["rows"]
+
+
+def test_a_setting_that_was_cut_goes_on_where_it_ended(
+    brief: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = Strength(only=("mlp-*",), steps=2)
+    (name,) = (one.name for one in asked.settings())
+    path = tmp_path / f"{name}.json"
+    run(asked, tmp_path)
+    whole = json.loads(path.read_text())
+    assert whole["complete"]
+    cut = {**whole, "complete": False, "entries": [{**whole["entries"][0], "seconds": 0.25}]}
+    path.write_text(json.dumps(cut))
+    assert not is_complete(path)
+    again = {row.entry.attack: row.entry for row in run(asked, tmp_path)}
+    assert again[OURS].seconds == 0.25  # not run again
+    assert is_complete(path)
+    assert set(again) == {entry["attack"] for entry in whole["entries"]}
+    assert not is_complete(tmp_path / "absent.json")
 
 
 def test_a_folder_of_other_settings_is_refused(brief: None, tmp_path: Path) -> None:

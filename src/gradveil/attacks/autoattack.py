@@ -17,12 +17,12 @@ from typing import Any
 import torch
 
 from gradveil.attacks.april import april
-from gradveil.attacks.coarse_to_fine import coarse_to_fine
 from gradveil.attacks.cocktail_party import cocktail_party
 from gradveil.attacks.compare import compare, keep_better
 from gradveil.attacks.learned_inverter import learned_inverter
 from gradveil.attacks.linear import linear
 from gradveil.attacks.portfolio import portfolio
+from gradveil.attacks.r_gap import r_gap
 from gradveil.attacks.spear import spear
 from gradveil.core.attack import Attack, Reconstruction
 from gradveil.core.check import options_of
@@ -44,7 +44,7 @@ STAGES: Mapping[str, Callable[..., Attack]] = {
     "april": april,
     "cocktail-party": cocktail_party,
     "spear": spear,
-    "coarse-to-fine": coarse_to_fine,
+    "r-gap": r_gap,
     "portfolio": portfolio,
 }
 # stage -> options of `learned-inverter`, where networks for it are given
@@ -64,7 +64,7 @@ EXPLAINED = 1e-6  # 1 - cosine: a picture whose update is this close to the one 
 
 
 def autoattack(*, steps: int | None = None, inverter: tuple[str, ...] | str = "") -> AutoAttack:
-    """The default: closed forms, then `coarse-to-fine` and a `portfolio` of searches, as far as they apply.
+    """The default: closed forms, then a `portfolio` of searches that begins with `coarse-to-fine`, where they apply.
 
     `steps` limits every stage that takes steps; without it each has its own. `inverter`: files of `gradveil
     train-inverter`, with which `learned-inverter` follows, alone and as the start of a search.

@@ -30,17 +30,24 @@ def compare(got: Reconstruction, seen: Observation) -> Reconstruction:
 
 
 def score_of(got: Reconstruction) -> Tensor:
-    """match * roughness ** ROUGHNESS of each client, lower is better; not a number where the attack broke down."""
+    """match * roughness ** ROUGHNESS of each client, lower is better; not a number where the attack broke down or says
+    that it has found nothing: a gray picture is smooth, and would beat the search that sees a batch as a blur."""
     rough = TotalVariation().of(got.images.float()).clamp_min(SMOOTHEST) ** ROUGHNESS
-    return (got.loss.clamp_min(1e-12) * rough).float().cpu()
+    score = got.loss.clamp_min(1e-12) * rough
+    return score.masked_fill(~got.found.any(1).to(score.device), torch.nan).float().cpu()
 
 
 def keep_better(
     best: Reconstruction, got: Reconstruction, score: Tensor, left: Sequence[int]
 ) -> tuple[Reconstruction, Tensor]:
-    """Where a result on the clients `left` has the lower score, it takes the place."""
+    """Where a result on the clients `left` has the lower score and explains no less, it takes the place."""
     new = score_of(got)
-    better = [place for place, client in enumerate(left) if new[place] < score[client]]  # false for NaN
+    explains = got.loss.cpu() <= best.loss.cpu()[list(left)]
+    better = [
+        place
+        for place, client in enumerate(left)
+        if new[place] < score[client] and (explains[place] or score[client].isinf())  # false for NaN
+    ]
     to = [left[place] for place in better]
 
     def take_better(old: Tensor, fresh: Tensor) -> Tensor:

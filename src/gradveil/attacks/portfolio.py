@@ -1,9 +1,10 @@
-"""Searches of different kinds as a race: all of them a little for each picture, the most promising ones in full.
+"""The strongest search in full, and a race of the others for the pictures that it does not find.
 
-No search is best everywhere: L-BFGS needs slopes that do not jump, signed steps serve trained networks, unsigned ones
-batches. So every arm first runs its whole schedule with an eighth of the steps. For each client the best two by the
-attacker's own match then run in full, from other starts, and the best of all results is reported. Nothing of it sees
-the truth. One attack with its own controls: an arm that is no arm by itself is of no use to its verdict.
+`coarse-to-fine` beats every other search at equal time wherever it finds its way, so it runs first and takes most of
+the time. No search is best everywhere: for each client whose update it leaves open, the others then run their whole
+schedule with few steps, and what is ahead of it by the attacker's own match runs in full. The best of all results is
+reported. Nothing of it sees the truth. One attack with its own controls: an arm that is no arm by itself is of no use
+to its verdict.
 """
 
 from __future__ import annotations
@@ -32,24 +33,25 @@ from gradveil.engine.labels import given_or_idlg
 from gradveil.engine.priors.prior import Prior
 
 PAPER = None  # it is ours: a race of published searches
-ARMS: Mapping[str, Callable[..., Inversion]] = {
-    "coarse-to-fine": partial(coarse_to_fine, restarts=2),
+GRAY = 0.5
+ARMS: Mapping[str, Callable[..., Inversion]] = {  # the first that applies runs in full
+    "coarse-to-fine": coarse_to_fine,
     "coarse-to-fine on all layers": partial(coarse_to_fine, part="all"),
     "coarse-to-fine on early layers": partial(coarse_to_fine, part="early"),
-    "dlg": dlg,
-    "headless": headless,
-    "invertgrad": invertgrad,
-    "invertgrad-unsigned": invertgrad_unsigned,
-    "gradinversion-full": gradinversion_full,
+    "dlg": partial(dlg, restarts=1),
+    "headless": partial(headless, tv=1e-2),
+    "invertgrad": partial(invertgrad, tv=1e-2),
+    "invertgrad-unsigned": partial(invertgrad_unsigned, tv=1e-2),
+    "gradinversion-full": partial(gradinversion_full, restarts=2),
 }
-FIRST = 8  # of the steps every arm gets one in so many
-BEHIND = 10.0  # times the best score of the first round: such an arm is out
+FIRST = 16  # of the steps every other arm gets one in so many
+FOUND = 0.1  # of what a gray picture leaves unexplained: a client of whom no more is left needs no other search
 
 
-def portfolio(*, steps: int = 2400, finalists: int = 2) -> Portfolio:
-    """A race of searches: every kind with an eighth of the steps, then for each picture the best ones in full.
+def portfolio(*, steps: int = 2400, finalists: int = 1) -> Portfolio:
+    """`coarse-to-fine` in full; for pictures that it does not find a race of other searches, the best ones in full.
 
-    `steps`: of a search that runs in full; `finalists`: searches that do, for each client.
+    `steps`: of a search that runs in full; `finalists`: searches, for each client, that do so after the first.
     """
     return Portfolio(arms={name: make(steps=steps) for name, make in ARMS.items()}, steps=steps, finalists=finalists)
 
@@ -60,7 +62,7 @@ class Portfolio(Attack):
 
     arms: Mapping[str, Inversion]
     steps: int
-    finalists: int = 2
+    finalists: int = 1
 
     @property
     def uses(self) -> frozenset[Use]:
@@ -75,7 +77,7 @@ class Portfolio(Attack):
         return replace(self, arms={name: arm.undefended() for name, arm in self.arms.items()})
 
     def prior_only(self) -> Portfolio:
-        """Every arm a little: without an update there is nothing to race for."""
+        """Without an update there is nothing to race for: no second search in full."""
         return replace(self, arms={name: arm.prior_only() for name, arm in self.arms.items()}, finalists=0)
 
     def doubled(self) -> Portfolio:
@@ -85,9 +87,9 @@ class Portfolio(Attack):
         """`loss` is 1 - cosine over all layers."""
         seen, notes = next(iter(self.arms.values())).complete_training(seen.average_rounds(), compute)
         race = Race(replace(seen, labels=given_or_idlg(seen)), seed, compute)
-        everybody = range(len(seen.names))
-        for name, arm in self.arms.items():
-            race.run(name, replace(arm, steps=max(1, arm.steps // FIRST)), everybody)
+        others = race.lead(self.arms)
+        for name, arm in others.items():
+            race.run(name, replace(arm, steps=max(1, arm.steps // FIRST)), race.left)
         for name, clients in race.finalists(self.finalists).items():
             race.run(name, self.arms[name], clients, "final")
         return race.end(notes)
@@ -100,38 +102,57 @@ class Race:
         self.seen, self.seed, self.compute = seen, seed, compute
         self.best: Reconstruction | None = None
         self.score = torch.full((len(seen.names),), torch.inf)
-        self.of_arm: dict[str, Tensor] = {}  # scores of the first round
+        self.left: Sequence[int] = range(len(seen.names))  # clients whose pictures the first search has not found
+        self.ahead: dict[str, Tensor] = {}  # arms of the race: scores of clients in `left`, infinite if behind
         self.leader = [""] * len(seen.names)
         self.notes: dict[str, None] = {}
 
-    def run(self, name: str, arm: Inversion, clients: Sequence[int], *time: str) -> None:
+    def lead(self, arms: Mapping[str, Inversion]) -> dict[str, Inversion]:
+        """The first arm that applies in full on everybody; those after it, for whom it leaves open."""
+        for place, (name, arm) in enumerate(arms.items(), 1):
+            if self.run(name, arm, self.left):
+                self.left = self.unexplained()
+                return dict(list(arms.items())[place:]) if self.left else {}
+        raise NotApplicableError(f"no search applies, {'; '.join(self.notes)}", key="portfolio")
+
+    def unexplained(self) -> list[int]:
+        """Clients of whom the best pictures leave more than a share of what gray ones do."""
+        assert self.best is not None
+        gray = compare(replace(self.best, images=torch.full_like(self.best.images, GRAY)), self.seen)
+        return (~(self.best.loss <= FOUND * gray.loss)).nonzero()[:, 0].tolist()
+
+    def run(self, name: str, arm: Inversion, clients: Sequence[int], *time: str) -> bool:
         """One arm on some clients; one that cannot work on this model is left out."""
         seen = self.seen.take(clients)
         try:
             got = compare(arm.reconstruct(seen, self.seed.at(name, *time), self.compute), seen)
         except NotApplicableError as error:
             self.notes[f"{name} left out: {error}"] = None
-            return
+            return False
         self.notes |= dict.fromkeys(got.notes)
-        self.of_arm.setdefault(name, score_of(got).nan_to_num(nan=torch.inf))
         before = self.score
         self.best, self.score = keep_better(self.best or got, got, self.score, clients)
-        for client in clients:
-            if self.score[client] < before[client]:
-                self.leader[client] = name
+        better = [bool(self.score[client] < before[client]) for client in clients]
+        self.ahead.setdefault(name, score_of(got).where(torch.tensor(better), torch.inf))
+        for client, is_better in zip(clients, better, strict=True):
+            self.leader[client] = name if is_better else self.leader[client]
+        return True
 
     def finalists(self, count: int) -> dict[str, list[int]]:
-        """The clients that each arm is run on in full."""
-        if not self.of_arm:
-            raise NotApplicableError(f"no search applies, {'; '.join(self.notes)}", key="portfolio")
-        names = list(self.of_arm)
-        scores = torch.stack([self.of_arm[name] for name in names])
+        """The clients that each arm is run on in full: where, after a few steps, it was ahead of the first in full."""
+        names = list(self.ahead)[1:]
+        if not names:
+            return {}
+        scores = torch.stack([self.ahead[name] for name in names])
         rank = scores.argsort(dim=0, stable=True).argsort(dim=0)
-        runs = (rank < count) & (scores <= BEHIND * scores.amin(0))
-        chosen = {name: row.nonzero()[:, 0].tolist() for name, row in zip(names, runs, strict=True)}
+        runs = (rank < count) & scores.isfinite()
+        chosen = {
+            name: [self.left[place] for place in row.nonzero()[:, 0].tolist()]
+            for name, row in zip(names, runs, strict=True)
+        }
         return {name: clients for name, clients in chosen.items() if clients}
 
     def end(self, notes: tuple[str, ...]) -> Reconstruction:
         assert self.best is not None
         won = ", ".join(f"{name} ({often}x)" for name, often in Counter(self.leader).most_common() if name)
-        return replace(self.best, notes=(*notes, *self.notes, f"race of {len(self.of_arm)} searches, won by {won}"))
+        return replace(self.best, notes=(*notes, *self.notes, f"race of {len(self.ahead)} searches, won by {won}"))

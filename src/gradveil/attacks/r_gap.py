@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gradveil.attacks.closed.chain import Chain, Layer, chain_of
 from gradveil.attacks.closed.gradient_only import require_gradients
+from gradveil.attacks.closed.layer_equations import solve_layer
 from gradveil.attacks.closed.layer_input import LayerInput
 from gradveil.attacks.closed.replay import BLANK, find_nothing, is_alone, verify_labels, without_decay
 from gradveil.core.attack import Attack, Reconstruction, Use
@@ -101,13 +102,7 @@ def solve(layer: Layer, gradient: Tensor, slope: Tensor, out: Tensor | None) -> 
     if layer.is_linear:
         flat = slope.flatten()
         return flat @ gradient / (flat @ flat)
-    blocks = [(layer.gradient_equations(slope), gradient.flatten())]
-    if out is not None:
-        blocks.append((layer.forward_equations(), (out - layer.constant()).flatten()))
-    weighed = [(a / (size := a.norm() / len(a) ** 0.5), b / size) for a, b in blocks]
-    matrix, target = (torch.cat(parts) for parts in zip(*weighed, strict=True))
-    if not (matrix.isfinite().all() and target.isfinite().all()):
-        return matrix.new_full((matrix.shape[1],), torch.nan)
-    solution = torch.linalg.lstsq(matrix, target.unsqueeze(1), driver="gels").solution[:, 0]
-    fits = (matrix @ solution - target).norm() <= CONTRADICTION * target.norm()
-    return solution if fits else torch.full_like(solution, torch.nan)
+    if out is None:
+        return torch.full(layer.shape, torch.nan, dtype=slope.dtype, device=slope.device)
+    solution, left = solve_layer(layer, gradient, slope, out)
+    return solution if left <= CONTRADICTION else torch.full_like(solution, torch.nan)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:
     """First undefended pictures, where an attack shows its worth and which are soon there to look at; then the
-    controls, since they say what has leaked; then one attack after the other. The last attack takes longest."""
+    controls, since they say what has leaked; then one attack after the other. The last of several takes longest."""
     controls = [group for group in groups if group[0].control]
     audited = [group for group in groups if not group[0].control]
     shown = [group for group in audited if _is_shown_first(group, order)]
@@ -31,7 +31,7 @@ def waves(groups: list[list[Cell]], order: list[str]) -> list[list[list[Cell]]]:
 
 
 def _is_shown_first(group: list[Cell], order: list[str]) -> bool:
-    return group[0].is_control and group[0].attack != order[-1]
+    return group[0].is_control and (group[0].attack != order[-1] or len(order) == 1)
 
 
 def shards(audit: Audit, compute: Compute, size: int) -> Iterator[list[Cell]]:

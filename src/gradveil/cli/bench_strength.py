@@ -11,7 +11,7 @@ import typer
 from gradveil.cli._output import print_summary, print_to_stderr
 
 if TYPE_CHECKING:
-    from gradveil.bench.strength.run import Strength
+    from gradveil.bench.strength.measure import Strength
 
 SETTINGS = typer.Option(help="Which list of settings: quick, of minutes, or full, of hours.", metavar="quick|full")
 PICTURES = typer.Option(
@@ -41,7 +41,10 @@ def compare(
     ] = None,
     steps: Annotated[
         int | None,
-        typer.Option(min=1, help="Steps of each stage of autoattack (default 60 of quick, 300 of full)."),
+        typer.Option(
+            min=1,
+            help="Steps of the search of autoattack (default 60; of full, as many as take some 15 seconds).",
+        ),
     ] = None,
     out: Annotated[Path, FOLDER] = Path("runs/strength"),
     seed: Annotated[int, SEED] = 0,
@@ -100,7 +103,7 @@ def export(
 
 def choose(settings: str, pictures: list[str] | None, only: list[str] | None, steps: int | None, seed: int) -> Strength:
     """The options as the library wants them."""
-    from gradveil.bench.strength.run import Strength
+    from gradveil.bench.strength.measure import Strength
     from gradveil.bench.strength.settings import SETTINGS as KNOWN
     from gradveil.core.errors import ConfigError
 

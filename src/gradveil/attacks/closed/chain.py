@@ -15,8 +15,7 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.engine.sweep.find_rules import CannotSweep
 from gradveil.engine.sweep.fx_program import graph_of
 
-MOST = 8192  # numbers that go into a layer: the equations are a matrix with as many columns
-AT_ONCE = 256  # of its columns
+MOST = 8192  # numbers that go into a layer: the equations of a channel are a matrix with as many columns as it has
 Undo = Callable[[Tensor], tuple[Tensor, Tensor]]  # what went in, and the slope there, of what came out
 
 
@@ -83,29 +82,30 @@ class Layer:
         """The loss's slope by what went in."""
         if self.is_linear:
             return slope.flatten() @ self.weight
-        return conv2d_input((1, *self.shape), self.weight, slope.unsqueeze(0), **self.geometry)
+        return self.backward(slope)
 
     def constant(self) -> Tensor | float:
         bias = self.module.bias
         return 0.0 if bias is None else bias.detach().double().view(-1, 1, 1)
 
-    def forward_equations(self) -> Tensor:
-        """[number that came out, number that went in]"""
-        parts = [F.conv2d(part, self.weight, **self.geometry).flatten(1) for part in self.columns()]
-        return torch.cat(parts).T
+    def forward(self, x: Tensor) -> Tensor:
+        """What comes out, less the bias: the equations of the layer itself."""
+        return F.conv2d(x, self.weight, **self.geometry)
 
-    def gradient_equations(self, slope: Tensor) -> Tensor:
-        """[weight, number that went in]"""
-        kernel, geometry = self.module.kernel_size, self.geometry  # type: ignore[union-attr]
-        flat = slope.flatten(1)
-        parts = [(flat @ F.unfold(part, kernel, **geometry).mT).flatten(1) for part in self.columns()]  # type: ignore[arg-type]
-        return torch.cat(parts).T
+    def backward(self, made: Tensor) -> Tensor:
+        """The transpose of `forward`."""
+        return conv2d_input((1, *self.shape), self.weight, made.unsqueeze(0), **self.geometry)[0]
 
-    def columns(self) -> list[Tensor]:
-        """Pictures of one number each."""
-        count = self.shape.numel()
-        unit = torch.eye(count, dtype=torch.float64, device=self.module.weight.device)
-        return [part.view(-1, *self.shape) for part in unit.split(AT_ONCE)]
+    def forward_size(self) -> Tensor:
+        """Sum of squares of the matrix of `forward`."""
+        return F.conv2d(self.weight.new_ones(self.shape), self.weight.square(), **self.geometry).sum()
+
+    def gradient_matrix(self, slope: Tensor) -> Tensor:
+        """One channel's numbers to its weights' gradient, the same for every channel: [weight, number]"""
+        count = self.shape[1:].numel()
+        unit = torch.eye(count, dtype=slope.dtype, device=slope.device).view(count, 1, *self.shape[1:])
+        windows = F.unfold(unit, self.module.kernel_size, **self.geometry)  # type: ignore[union-attr, arg-type]
+        return (slope.flatten(1) @ windows.mT).flatten(1).T.contiguous()
 
 
 @dataclass(frozen=True, eq=False)
