@@ -4,32 +4,30 @@ changed at a time."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import get_args
 
 import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import cosine, length
+from gradveil.capture.causes import CAUSES
+from gradveil.capture.causes.story import Evidence, Story, relative_error, train_once
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.orders import list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
-from gradveil.core.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
+from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
-from gradveil.core.local_training import LocalOptimizer
-from gradveil.core.scenario import BatchNorm, LocalTraining, Replayed
+from gradveil.core.scenario import LocalTraining, Replayed
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe_received
 from gradveil.core.types import Batch, Update
 from gradveil.engine.estimate_training import estimate_training
-from gradveil.models.normalize import constants_of, normalizes
 
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
 HALF = 1e-2  # of an update that was sent in 16 bits
-STEPS, MOMENTA, DECAYS = (1, 2, 3, 4, 5, 8, 10, 20), (0.9,), (1e-4, 5e-4)
 LOST = 2**-22  # of the weights' length: what w_sent - w_after loses in float32
 DRAWN, FURTHER = 8, 1.5  # rounds that are played with draws of their own, and what may be further than they are
 DECOYS, FEWEST_DECOYS = 64, 19  # with 19, pictures that are not the client's pass once in twenty
@@ -93,14 +91,6 @@ def tolerance(capture: Capture, client: str) -> float:
     return max(HALF if half else TOLERANCE, lost)
 
 
-def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
-    """As far as it is known: of an order that nobody knows, every step on all pictures."""
-    training = training.for_examples(len(batch.images))
-    training = replace(training.as_attacked(), update_precision=training.update_precision)
-    client = in_client_mode(model, training)
-    return local_update(client, parameters_of(client), batch, training, defense or Defense(), Seed().rng())
-
-
 def best_order(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> float:
     """The least relative error over all orders of the pictures, where those are few enough to try."""
     known = replace(training, order="known")
@@ -115,11 +105,6 @@ def draws_explain(model: nn.Module, batch: Batch, training: LocalTraining, updat
     rngs = [Seed().at("replay", number).rng() for number in range(DRAWN)]
     each = [local_update(client, params, batch, training, Defense(), rng) for rng in rngs]
     return relative_error(free, update) <= FURTHER * max(relative_error(free, one) for one in each)
-
-
-def relative_error(update: Update, other: Update) -> float:
-    apart = length([update[name].double() - other[name].double() for name in update])
-    return float(apart / length(list(update.values())).clamp_min(1e-300))
 
 
 def _defense_explains(
@@ -149,64 +134,20 @@ def _explains_best(
 def explanations(
     capture: Capture, model: nn.Module, client: str, batch: Batch, constants: Normalization | None = None
 ) -> Iterator[tuple[str, float]]:
-    """One thing changed at a time, and the relative error that is left."""
-    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    """One thing changed at a time, as far as that is quick, and the relative error that is left."""
     training = capture.training.for_examples(len(batch.images))
-    own = train_once(model, batch, training)
-    yield "its sign is flipped", relative_error({name: -u for name, u in update.items()}, own)
-    after = {name: capture.weights[name].float() - u for name, u in update.items()}
-    yield "weights were saved in its place", relative_error(after, own)
-    factor = float(sum((own[n] * update[n]).sum() for n in update)) / float(length(list(own.values())) ** 2)
-    scaled = {name: factor * tensor for name, tensor in own.items()}
-    if factor > 0:
-        yield f"it is multiplied by {factor:.4g} (rate, or a sum in place of a mean)", relative_error(update, scaled)
-    for name, change in _inputs(model, batch, constants):
-        yield name, relative_error(update, train_once(*change(), training))
-    for name, other in _trainings(model, training):
-        yield name, relative_error(update, train_once(model, batch, other))
-    if training.order == "known":
-        yield "the client shuffled its pictures (order unknown)", best_order(model, batch, training, update)
+    story, evidence = Story(model=model, batch=batch, training=training), evidence_of(capture, client, constants)
+    for cause in CAUSES.values():
+        for attempt in cause.attempts(story, evidence) if cause.quick else ():
+            if attempt.quick:
+                yield attempt.name, evidence.error(attempt.story)
 
 
-def _inputs(
-    model: nn.Module, batch: Batch, constants: Normalization | None
-) -> Iterator[tuple[str, Callable[[], tuple[nn.Module, Batch]]]]:
-    channels = batch.images.shape[1]
-    mean, std = (constant.view(-1, 1, 1) for constant in constants_of(model, channels))
-
-    def fed(images: Tensor) -> Callable[[], tuple[nn.Module, Batch]]:
-        return lambda: (model, Batch(images, batch.labels))
-
-    if normalizes(model):
-        yield "the client did not normalize", fed(batch.images * std + mean)
-        yield "the client normalized twice", fed((batch.images - mean) / std)
-    else:
-        if constants is not None:
-            told_mean, told_std = (torch.tensor(part).view(-1, 1, 1) for part in constants)
-            yield "the client normalized with the constants of the data", fed((batch.images - told_mean) / told_std)
-        yield "the client fed pictures from -1 to 1", fed(2 * batch.images - 1)
-    yield "the client fed pixels from 0 to 255", fed(255 * batch.images)
-
-
-def _trainings(model: nn.Module, training: LocalTraining) -> Iterator[tuple[str, LocalTraining]]:
-    if any(isinstance(layer, BATCH_NORMS) for layer in model.modules()):
-        for mode in get_args(BatchNorm)[:2]:
-            if mode != training.batchnorm.removesuffix("-shared"):
-                yield f"batch normalization was in mode {mode}", replace(training, batchnorm=mode)
-    for steps in STEPS:
-        if steps != training.steps:
-            yield f"the client took {steps} local steps", replace(training, steps=steps)
-    fedsgd = training.steps == 1 and training.rate == 1.0  # of a gradient a step of Adam's would be its sign
-    for optimizer in () if fedsgd else get_args(LocalOptimizer):
-        if optimizer != training.optimizer:
-            plain = replace(training, momentum=0.0, nesterov=False, dampening=0.0, optimizer="sgd")
-            yield f"its optimizer was {optimizer}", replace(plain, optimizer=optimizer)
-    for momentum in MOMENTA if training.steps > 1 and training.optimizer == "sgd" else ():
-        if momentum != training.momentum:
-            yield f"its momentum was {momentum}", replace(training, momentum=momentum)
-    for decay in DECAYS:
-        if decay != training.weight_decay:
-            yield f"its weight decay was {decay:g}", replace(training, weight_decay=decay)
+def evidence_of(capture: Capture, client: str, constants: Normalization | None = None) -> Evidence:
+    """What came from the client."""
+    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
+    allowed = tolerance(capture, client)
+    return Evidence(update=update, weights=capture.weights, tolerance=allowed, constants=constants)
 
 
 def search(capture: Capture, model: nn.Module, client: str, images: Tensor, labels: Tensor) -> int:

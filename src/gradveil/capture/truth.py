@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.audit.split import LARGEST_GALLERY, LARGEST_PUBLIC
+from gradveil.capture.causes.story import relative_error, train_once
 from gradveil.capture.format import Capture
-from gradveil.capture.replay import relative_error, search, tolerance, train_once
+from gradveil.capture.replay import search, tolerance
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
 from gradveil.data import Dataset

@@ -24,7 +24,9 @@ def weigh_classes(story: Story, evidence: Evidence) -> Iterator[Attempt]:
         return
     rows = {one: labels.argmax(1) == one for one in present}
     each = [replace(story, batch=Batch(story.batch.images[r], labels[r])) for r in rows.values()]
-    columns = torch.stack([int(r.sum()) * flatten(evidence.play(s)) for r, s in zip(rows.values(), each, strict=True)], 1)
+    columns = torch.stack(
+        [int(r.sum()) * flatten(evidence.play(s)) for r, s in zip(rows.values(), each, strict=True)], 1
+    )
     target = flatten(evidence.received(story.form)).unsqueeze(1)
     shares = torch.linalg.lstsq(columns.T @ columns, columns.T @ target).solution.flatten()
     if float(shares.min()) <= 0 or float(shares.max() / shares.min()) < 1 + FAR:

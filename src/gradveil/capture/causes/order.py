@@ -1,4 +1,4 @@
-"""Pictures in another order than that of the data: every order is tried where there are few, else draws are compared."""
+"""Pictures in another order than that of the data: every order is tried where they are few, else draws are compared."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -56,7 +56,7 @@ class Evidence:
         for known, update in self.played:
             if _is_same(known, story):
                 return update
-        update = play(story.model, story.batch, story.training)
+        update = train_once(story.model, story.batch, story.training)
         self.played.append((story, update))
         del self.played[:-REMEMBERED]
         return update
@@ -106,8 +106,8 @@ def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, flo
     of the others, across that mean and along it; and how far they are themselves."""
     whole = torch.stack(draws).sum(0)
     means = [(whole - one) / (len(draws) - 1) for one in draws]
-    own = [_split(one, mean) for one, mean in zip(draws, means, strict=True)]
-    here = [_split(update, mean) for mean in means]
+    own = [_project(one, mean) for one, mean in zip(draws, means, strict=True)]
+    here = [_project(update, mean) for mean in means]
     beyond = 0.0
     for along_or_across, value in enumerate(zip(*here, strict=True)):
         known, found = [one[along_or_across] for one in own], sum(value) / len(value)
@@ -115,7 +115,7 @@ def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, flo
     return beyond**0.5, (sum(along**2 + across**2 for along, across in own) / len(own)) ** 0.5
 
 
-def _split(one: Tensor, mean: Tensor) -> tuple[float, float]:
+def _project(one: Tensor, mean: Tensor) -> tuple[float, float]:
     """How far `one` is from the mean along the mean, with its sign, and across it."""
     unit = mean / mean.norm().clamp_min(1e-300)
     apart = one - mean
@@ -123,12 +123,12 @@ def _split(one: Tensor, mean: Tensor) -> tuple[float, float]:
     return along, float((apart - along * unit).norm())
 
 
-def play(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
-    """One round as far as it can be known: of an order that nobody knows, every step on all pictures."""
-    client = in_client_mode(model, training.as_attacked())
-    return local_update(
-        client, parameters_of(client), batch, training.as_attacked(), defense or Defense(), Seed().rng()
-    )
+def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
+    """As far as it is known: of an order that nobody knows, every step on all pictures."""
+    training = training.for_examples(len(batch.images))
+    training = replace(training.as_attacked(), update_precision=training.update_precision)
+    client = in_client_mode(model, training)
+    return local_update(client, parameters_of(client), batch, training, defense or Defense(), Seed().rng())
 
 
 def draw(story: Story, number: int) -> Update:
