@@ -33,14 +33,17 @@ from gradveil.models.start import weights_from
 from gradveil.models.user import is_user_model
 
 
-def build(config: AuditConfig) -> Audit:
-    """Load the data, make model, defenses, attacks and metrics. Nothing is written."""
+def build(config: AuditConfig, dataset: Dataset | None = None, *, replays: bool = True) -> Audit:
+    """Load the data, make model, defenses, attacks and metrics. Nothing is written.
+
+    dataset: the data, where it is loaded already; replays: whether captured clients are played again.
+    """
     config = resolve(config)
     if config.scenario.capture:
         from gradveil.config.captured_audit import build_captured
 
-        return build_captured(config)
-    dataset = data.load(config.scenario.data, **config.scenario.data_options)
+        return build_captured(config, dataset, replays=replays)
+    dataset = dataset or data.load(config.scenario.data, **config.scenario.data_options)
     config = replace(config, scenario=replace(config.scenario, loss=loss_for(config.scenario, dataset)))
     largest = _most(config, "batch_size") * _most(config, "aggregate")
     asked = config.scenario

@@ -47,18 +47,18 @@ class Case:
     notes: tuple[str, ...]
 
 
-def build_captured(config: AuditConfig) -> Audit:
+def build_captured(config: AuditConfig, dataset: Dataset | None = None, *, replays: bool = True) -> Audit:
     """Nothing is written. Clients with as many pictures make a scenario each, the fewest first."""
     case = open_case(config)
-    dataset = _dataset(config, case.capture)
+    dataset = _dataset(config, case.capture, dataset)
     found = None if dataset is None else find(case.capture, case.model, case.groups, dataset, config.scenario.pictures)
     if found is not None:
         config = replace(config, scenario=replace(config.scenario, pictures=found.rows))
     defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
     for defense in defenses.values():
         defense.check(case.model)  # before a round is played with it
-    replays = {} if found is None else _replays(case, found, dataset, list(defenses.values()))
-    scenarios = [_scenario(case, config, n, clients, found, replays) for n, clients in case.groups.items()]
+    played = _replays(case, found, dataset, list(defenses.values())) if replays and found is not None else {}
+    scenarios = [_scenario(case, config, n, clients, found, played) for n, clients in case.groups.items()]
     attacks = {label: ATTACKS[c.name](**c.options) for label, c in config.attack.items()}
     gallery, labels = (None, None) if found is None else (found.gallery, found.gallery_labels)
     return Audit(
@@ -77,7 +77,7 @@ def build_captured(config: AuditConfig) -> Audit:
         lineup=config.lineup,
         settings=to_tables(config),
         stand_in=positive_control(case.capture, case.model) if found is None else None,
-        origin={"capture": _origin(case, replays)},
+        origin={"capture": _origin(case, played)},
     )
 
 
@@ -85,23 +85,31 @@ def open_case(config: AuditConfig) -> Case:
     """The capture, checked against its model."""
     path = Path(config.scenario.capture)
     capture = load(path)
-    model = model_of(capture, config.scenario.model, path)
-    normalize_as(model, config.scenario.normalize, capture.shape[0])
+    model = model_as_sent(capture, config)
     notes = check_capture(capture, model, path)
+    return Case(capture=capture, model=model, groups=group_clients(capture, config), notes=tuple(notes))
+
+
+def model_as_sent(capture: Capture, config: AuditConfig) -> nn.Module:
+    model = model_of(capture, config.scenario.model, Path(config.scenario.capture))
+    return normalize_as(model, config.scenario.normalize, capture.shape[0])
+
+
+def group_clients(capture: Capture, config: AuditConfig) -> dict[int, tuple[str, ...]]:
+    """Clients by their number of pictures, the fewest first."""
     groups: dict[int, list[str]] = {}
     for client in list(capture.updates)[: config.scenario.images]:
         count = (capture.examples[client] or config.scenario.batch_size) * capture.aggregate
         groups.setdefault(count, []).append(client)
-    ordered = {count: tuple(groups[count]) for count in sorted(groups)}
-    return Case(capture=capture, model=model, groups=ordered, notes=tuple(notes))
+    return {count: tuple(groups[count]) for count in sorted(groups)}
 
 
-def _dataset(config: AuditConfig, capture: Capture) -> Dataset | None:
+def _dataset(config: AuditConfig, capture: Capture, dataset: Dataset | None) -> Dataset | None:
     if not config.scenario.data:
         if config.scenario.pictures:
             raise ConfigError("names rows of `data`, which is not given, add it", key="pictures")
         return None
-    dataset = data.load(config.scenario.data, **config.scenario.data_options)
+    dataset = dataset or data.load(config.scenario.data, **config.scenario.data_options)
     if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:
         got = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
         raise ConfigError(

@@ -70,7 +70,7 @@ def _see(story: Story, name: str) -> tuple[Tensor, Tensor]:
     hook = client.get_submodule(name).register_forward_pre_hook(lambda _layer, inputs: seen.append(inputs[0]))
     try:
         with torch.no_grad():
-            logits = client(story.batch.images)
+            logits = client(story.fed.images)
     finally:
         hook.remove()
     return seen[-1], logits

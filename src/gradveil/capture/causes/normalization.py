@@ -25,9 +25,9 @@ def change_normalization(story: Story, evidence: Evidence) -> Iterator[Attempt]:
     images, inside = story.batch.images, normalizes(story.model)
     if inside:
         do = "audit with `normalize = none` and the model without its first layer"
-        yield Attempt(name="the client did not normalize", story=feed(story, images * std + mean), do=do)
+        yield Attempt(name="the client did not normalize", story=feed(story, std, mean), do=do)
         do = "leave the normalization out of the client's transform or out of the model"
-        yield Attempt(name="the client normalized twice", story=feed(story, (images - mean) / std), do=do)
+        yield Attempt(name="the client normalized twice", story=feed(story, 1 / std, -mean / std), do=do)
     elif evidence.constants is not None:
         do = f"audit with `normalize = {format_constants(evidence.constants)}`"
         changed = feed_normalized(story, *evidence.constants)

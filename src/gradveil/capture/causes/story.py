@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -33,6 +33,16 @@ class Story:
     training: LocalTraining
     form: Form = "update"
     factor: float = 1.0
+    gain: tuple[float, ...] = ()  # by channel, what the pictures are multiplied with before they are fed; empty: 1
+    shift: tuple[float, ...] = ()  # and then moved by
+
+    @property
+    def fed(self) -> Batch:
+        """The pictures as the model gets them."""
+        if not self.gain:
+            return self.batch
+        gain, shift = (self.batch.images.new_tensor(one).view(-1, 1, 1) for one in (self.gain, self.shift))
+        return Batch(self.batch.images * gain + shift, self.batch.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +53,7 @@ class Evidence:
     weights: Mapping[str, Tensor]
     tolerance: float
     constants: Normalization | None = None  # of the data
-    views: Callable[[], Mapping[str, Tensor]] = dict  # the same pictures under other resizes, by name
+    views: Callable[[], Iterable[tuple[str, Tensor]]] = tuple  # the same pictures under other resizes, and their names
     until: float = float("inf")  # of `time.monotonic`
     played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
 
@@ -56,7 +66,7 @@ class Evidence:
         for known, update in self.played:
             if _is_same(known, story):
                 return update
-        update = train_once(story.model, story.batch, story.training)
+        update = train_once(story.model, story.fed, story.training)
         self.played.append((story, update))
         del self.played[:-REMEMBERED]
         return update
@@ -135,7 +145,7 @@ def draw(story: Story, number: int) -> Update:
     """One round with the client's own draws."""
     client = in_client_mode(story.model, story.training)
     update = local_update(
-        client, parameters_of(client), story.batch, story.training, Defense(), Seed().at("replay", number).rng()
+        client, parameters_of(client), story.fed, story.training, Defense(), Seed().at("replay", number).rng()
     )
     return {name: story.factor * u for name, u in update.items()}
 
@@ -151,7 +161,7 @@ def _distance(one: Update, other: Update) -> float:
 def _is_same(one: Story, other: Story) -> bool:
     return (
         one.model is other.model
-        and one.training == other.training
+        and (one.training, one.gain, one.shift) == (other.training, other.gain, other.shift)
         and one.batch.images is other.batch.images
         and one.batch.labels is other.batch.labels
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import tensor
+
 from gradveil.capture.causes.cause import Attempt
 from gradveil.capture.causes.inputs import feed
 from gradveil.capture.causes.story import Evidence, Story
@@ -13,10 +15,11 @@ DO = "put that range into the model's first layer, or give the pixels as the cli
 
 
 def change_range(story: Story, evidence: Evidence) -> Iterator[Attempt]:
-    images = story.batch.images
     if not normalizes(story.model):
-        half = ",".join(["0.5"] * images.shape[1])
+        half = ",".join(["0.5"] * story.batch.images.shape[1])
         do = f"audit with `normalize = {half}/{half}`"
-        yield Attempt(name="the client fed pictures from -1 to 1", story=feed(story, 2 * images - 1), do=do)
-    yield Attempt(name="the client fed pixels from 0 to 255", story=feed(story, 255 * images), do=DO)
-    yield Attempt(name="the client fed 1 - pixels (inverted)", story=feed(story, 1 - images), do=DO, quick=False)
+        yield Attempt(name="the client fed pictures from -1 to 1", story=feed(story, tensor(2.0), tensor(-1.0)), do=do)
+    yield Attempt(name="the client fed pixels from 0 to 255", story=feed(story, tensor(255.0), tensor(0.0)), do=DO)
+    yield Attempt(
+        name="the client fed 1 - pixels (inverted)", story=feed(story, tensor(-1.0), tensor(1.0)), do=DO, quick=False
+    )

@@ -1,0 +1,137 @@
+"""Whether the pictures lead to the updates and, if they do not, why: causes ranked by what they leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from functools import cache
+
+from torch import Tensor
+
+from gradveil import data
+from gradveil.capture.causes.explain import Explanation, explain
+from gradveil.capture.causes.story import Story
+from gradveil.capture.format import Capture
+from gradveil.capture.preflight import check_capture, pattern
+from gradveil.capture.replay import evidence_of
+from gradveil.capture.truth import find
+from gradveil.config.captured_audit import group_clients
+from gradveil.core.check import options_of
+from gradveil.core.errors import ConfigError
+from gradveil.core.types import Batch
+from gradveil.data import DATASETS
+from gradveil.doctor.finding import Finding
+from gradveil.doctor.subject import Subject
+
+CLIENTS = 4  # that are played
+SHOWN = 3  # causes
+WORTH = 0.5  # of the squared difference: what a cause must explain to be named as likely
+FILTERS = ("lanczos", "bicubic", "bilinear", "box", "nearest")
+CROPS = ("center", "none", "resize-first")
+MOST_RELOADED = 2000  # pictures
+WHY = "an audit of updates that these pictures do not lead to can only end inconclusive"
+
+
+def look_at_replay(subject: Subject) -> Iterator[Finding]:
+    capture = subject.capture
+    if capture is None:
+        return
+    try:
+        for note in check_capture(capture, subject.model, subject.config.scenario.capture):
+            yield Finding(topic="capture", level="note", what=note)
+    except ConfigError as error:
+        yield Finding(topic="capture", level="problem", what=str(error), why="the audit refuses such a capture")
+    if subject.dataset is None:
+        return
+    found = find(
+        capture,
+        subject.model,
+        group_clients(capture, subject.config),
+        subject.dataset,
+        subject.config.scenario.pictures,
+    )
+    errors = {
+        client: _measure(subject, capture, client, found.batches[client]) for client in list(found.batches)[:CLIENTS]
+    }
+    worst = max(errors, key=lambda client: errors[client][0] / errors[client][1])
+    error, allowed = errors[worst]
+    if error <= allowed:
+        names = ", ".join(errors)
+        yield Finding(
+            topic="replay",
+            level="ok",
+            what=f"the pictures reproduce the updates of {names} "
+            f"(largest relative error {max(one for one, _ in errors.values()):.1e})",
+        )
+        return
+    yield from _explain(subject, capture, worst, found.batches[worst], error)
+
+
+def _measure(subject: Subject, capture: Capture, client: str, batch: Batch) -> tuple[float, float]:
+    """Relative error, and what of it is rounding."""
+    evidence = evidence_of(capture, client)
+    return evidence.measure(_declared(subject, capture, batch)), evidence.tolerance
+
+
+def _declared(subject: Subject, capture: Capture, batch: Batch) -> Story:
+    return Story(model=subject.model, batch=batch, training=capture.training.for_examples(len(batch.images)))
+
+
+def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, error: float) -> Iterator[Finding]:
+    assert subject.dataset is not None
+    constants = tuple(subject.dataset.mean), tuple(subject.dataset.std)
+    evidence = replace(evidence_of(capture, client, constants), until=subject.until, views=_list_views(subject, batch))
+    ranked = explain(_declared(subject, capture, batch), evidence)
+    what = f"{client}'s pictures do not lead to its update: relative error {error:.2g}"
+    likely = [one for one in ranked if one.share >= WORTH][:SHOWN]
+    if not likely:
+        left = pattern(evidence.update)
+        reason = f"a defense may have been at work: {left}" if left else "nothing that was tried explains it"
+        do = "check that these are the client's own pictures, in its order; name their rows with `pictures`"
+        yield Finding(topic="replay", level="problem", what=f"{what}; {reason}", why=WHY, do=do)
+        return
+    best, *others = likely
+    exact = best.error <= evidence.tolerance
+    what = f"{what}. {'It fits if' if exact else 'Most likely'}: {best.name} ({describe(best)})"
+    do = ", and ".join(one for one in dict.fromkeys(best.do) if one)
+    yield Finding(topic="replay", level="problem", what=what, why=WHY, do=do)
+    for one in () if exact else others:
+        yield Finding(
+            topic="replay",
+            level="note",
+            what=f"less likely: {one.name} ({describe(one)})",
+            do=", and ".join(part for part in dict.fromkeys(one.do) if part),
+        )
+
+
+def describe(one: Explanation) -> str:
+    """What is left, and how much is explained."""
+    return f"relative error {one.error:.2g} is left, {one.share:.0%} of the difference is explained"
+
+
+def _list_views(subject: Subject, batch: Batch) -> Callable[[], Iterable[tuple[str, Tensor]]]:
+    """The client's pictures under other resizes and crops, where the data is made from files of another size."""
+    scenario, dataset = subject.config.scenario, subject.dataset
+    assert dataset is not None
+    options = dict(scenario.data_options)
+    rows = [int((dataset.images == one).flatten(1).all(1).nonzero()[0]) for one in batch.images]
+    if not options.get("size") or len(dataset) > MOST_RELOADED or not _can_resize(scenario.data):
+        return tuple
+
+    @cache
+    def views() -> tuple[tuple[str, Tensor], ...]:
+        found = []
+        for crop in CROPS:
+            for one in FILTERS:
+                if (one, crop) == (options.get("resize", "lanczos"), options.get("crop", "center")):
+                    continue
+                other = data.load(scenario.data, **{**options, "resize": one, "crop": crop})
+                found.append((f"resize={one}, crop={crop}", other.images[rows]))
+        return tuple(found)
+
+    return views
+
+
+def _can_resize(spec: str) -> bool:
+    loader = spec if spec in DATASETS else "image-zip" if spec.endswith(".zip") else "image-folder"
+    return {"resize", "crop"} <= set(options_of(DATASETS[loader]))

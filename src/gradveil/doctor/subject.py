@@ -1,0 +1,104 @@
+"""What is looked at: everything is loaded once, and what cannot be loaded is said."""
+
+from __future__ import annotations
+
+import copy
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from gradveil import data
+from gradveil.capture.format import Capture
+from gradveil.capture.read import load as load_capture
+from gradveil.config.build import loss_for, model_of
+from gradveil.config.captured_audit import model_as_sent
+from gradveil.config.checkpoint import load_checkpoint
+from gradveil.config.load import from_tables
+from gradveil.config.schema import AuditConfig
+from gradveil.config.training import training_of
+from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch
+from gradveil.data import Dataset
+from gradveil.defenses import DEFENSES
+from gradveil.models.notes import collect_notes
+
+
+@dataclass(kw_only=True)
+class Subject:
+    """A model, pictures, a training and, where there is one, what a real client sent."""
+
+    tables: dict[str, Any]  # the settings that were given
+    config: AuditConfig
+    model: nn.Module
+    dataset: Dataset | None
+    training: LocalTraining
+    capture: Capture | None = None
+    notes: tuple[str, ...] = ()  # what was filled in or understood while the model was made
+    fault: str = ""  # why the weights do not fit
+    until: float = float("inf")  # of `time.monotonic`: what is long ends here
+    hopeless: bool = field(default=False)  # whether a look has found that nothing sensible can follow
+
+    @property
+    def batch(self) -> Batch | None:
+        """Pictures of one client, the first ones of the data."""
+        if self.dataset is None:
+            return None
+        count = self.config.scenario.batch_size
+        return Batch(self.dataset.images[:count], self.dataset.targets[:count])
+
+    @property
+    def is_declared(self) -> bool:
+        """Whether anybody said how clients train."""
+        said = {key.removeprefix("scenario.") for key in self.config.declared}
+        return self.capture is not None or bool(said & {"local_steps", "local_rate", "optimizer", "epochs"})
+
+
+def open_subject(tables: dict[str, Any], seconds: float) -> Subject:
+    """ConfigError if the settings, the data or the model cannot be used at all."""
+    until = time.monotonic() + seconds
+    config = from_tables(tables)
+    scenario = config.scenario
+    dataset = data.load(scenario.data, **scenario.data_options) if scenario.data else None
+    with collect_notes() as notes:
+        if scenario.capture:
+            capture = load_capture(scenario.capture)
+            model = model_as_sent(capture, config)
+            return Subject(
+                tables=tables,
+                config=config,
+                model=model,
+                dataset=dataset,
+                training=capture.training,
+                capture=capture,
+                notes=tuple(notes),
+                until=until,
+            )
+        assert dataset is not None
+        model, fault = _load(config, dataset)
+    training = training_of(scenario, loss_for(scenario, dataset))
+    return Subject(
+        tables=tables,
+        config=config,
+        model=model,
+        dataset=dataset,
+        training=training,
+        notes=tuple(notes),
+        fault=fault,
+        until=until,
+    )
+
+
+def _load(config: AuditConfig, dataset: Dataset) -> tuple[nn.Module, str]:
+    """The model with its weights or, if they do not fit, without them and why."""
+    plain = model_of(replace(config.scenario, weights=""), dataset)
+    if not config.scenario.weights:
+        return plain, ""
+    defenses = {label: DEFENSES[choice.name](**choice.options) for label, choice in config.defense.items()}
+    try:
+        return load_checkpoint(copy.deepcopy(plain), Path(config.scenario.weights), defenses), ""
+    except ConfigError as error:
+        return plain, str(error)
