@@ -77,7 +77,7 @@ class Inversion(Attack):
 
     @property
     def evaluations(self) -> tuple[int, int]:
-        return (self.steps * self.restarts,) * 2
+        return self.steps * self.restarts, self.steps * self.restarts
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen, estimates = self.complete_training(seen.average_rounds(), compute)
