@@ -110,7 +110,7 @@ def frames() -> bytes:
 
 def deep() -> bytes:
     buffer = BytesIO()
-    Image.fromarray(np.full((4, 4), 4000, np.uint16)).save(buffer, "PNG")
+    Image.fromarray(np.full((4, 4), 70_000, np.int32)).save(buffer, "TIFF")
     return buffer.getvalue()
 
 
@@ -133,7 +133,7 @@ def gif() -> bytes:
         ("a.png", png_header(10_000, 10_000), "more pixels than the limit"),
         ("a.png", png_header(100_000, 100_000), "more pixels than the limit"),
         ("a.tif", frames(), "holds more than one picture"),
-        ("a.png", deep(), "more than 8 bits per channel"),
+        ("a.tif", deep(), "more than 8 bits per channel"),
         ("a.heic", b"anything", "not one of .*convert or remove it"),
     ],
 )

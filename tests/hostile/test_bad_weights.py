@@ -96,7 +96,7 @@ def one(name: str, value: float, count: int = 1) -> dict[str, Tensor]:
 
 
 def renamed(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {f"module.{name}": tensor for name, tensor in tensors.items()}
+    return {f"other.{name}": tensor for name, tensor in tensors.items()}
 
 
 FIRST = next(name for name, tensor in state().items() if tensor.ndim == 2)

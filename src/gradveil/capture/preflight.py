@@ -16,7 +16,9 @@ from gradveil.core.client import BATCH_NORMS, parameters_of
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES, find_defense
 from gradveil.models import MODELS, load_model
+from gradveil.models.normalize import NormalizesInput
 from gradveil.models.start import weights_from
+from gradveil.models.user import is_user_model
 
 LIKE_WEIGHTS = 0.9  # cosine; an update hardly points where the weights point
 AS_LONG = (0.5, 2.0)
@@ -91,8 +93,9 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
     layers = any(isinstance(layer, BATCH_NORMS) for layer in model.modules())
     if training.batchnorm != "eval" and not layers:
         yield f"batchnorm is {training.batchnorm}, but the model has no batch normalization: it changes nothing"
-    if capture.normalization is None:
-        yield "normalization is null: if the client normalizes its pictures, the attacks look for normalized ones"
+    if capture.normalization is None and not isinstance(model, NormalizesInput):
+        missed = "if the client normalizes its pictures, the attacks look for normalized ones"
+        yield f"normalization is null: {missed}; `normalize` takes its constants"
     if training.steps == 1 and training.rate != 1.0:
         yield f"one step at rate {training.rate:g}: right for w_sent - w_after; if it is the gradient, say rate 1"
     if capture.defense not in ("", "none"):
@@ -125,9 +128,6 @@ def zeros_among_living(update: Mapping[str, Tensor]) -> float:
     return zeros / max(total, 1)
 
 
-OWN = (":", ".py")
-
-
 def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") -> nn.Module:
     """`spec` is what the user names; a capture itself can name a model of the catalogue and nothing else."""
     if not spec and capture.model not in MODELS:
@@ -151,7 +151,7 @@ def as_sent(model: nn.Module, sent: Mapping[str, Tensor]) -> nn.Module:
 
 def bare_model(spec: str, capture: Capture, normalization: Normalization | None) -> nn.Module:
     """Of the right size and with these constants; its weights mean nothing yet."""
-    if any(mark in spec for mark in OWN):
+    if is_user_model(spec):
         model = load_model(spec, classes=capture.classes, shape=capture.shape)
         with torch.no_grad(), weights_from(0):
             model.eval()(torch.zeros(1, *capture.shape))  # lazy layers get their shapes

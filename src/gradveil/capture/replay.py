@@ -22,7 +22,7 @@ from gradveil.core.seeds import Seed
 from gradveil.core.server import observe_received
 from gradveil.core.types import Batch, Update
 from gradveil.engine.estimate_training import estimate_training
-from gradveil.models.normalize import Normalize, constants_of
+from gradveil.models.normalize import constants_of, normalizes
 
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
 HALF = 1e-2  # of an update that was sent in 16 bits
@@ -148,7 +148,7 @@ def _inputs(
     def fed(images: Tensor) -> Callable[[], tuple[nn.Module, Batch]]:
         return lambda: (model, Batch(images, batch.labels))
 
-    if any(isinstance(layer, Normalize) for layer in model.modules()):
+    if normalizes(model):
         yield "the client did not normalize", fed(batch.images * std + mean)
         yield "the client normalized twice", fed((batch.images - mean) / std)
     else:

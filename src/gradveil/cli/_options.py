@@ -21,6 +21,7 @@ MOST_WORKERS = 256
 SCENARIO = {  # option -> key of [scenario]
     "--model": "model",
     "--weights": "weights",
+    "--normalize": "normalize",
     "--data": "data",
     "--capture": "capture",
     "--images": "images",

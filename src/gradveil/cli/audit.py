@@ -22,6 +22,8 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    NORMALIZE,
+    NORMALIZE_FORM,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -64,6 +66,7 @@ def audit(
         str | None,
         WHAT("Weights of the model, a .safetensors file (default: random weights, untrained).", metavar="FILE"),
     ] = None,
+    normalize: Annotated[str | None, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     allow_pickle: Annotated[
         bool,
         WHAT("Also accept --weights in a pickle file. A separate process reads it, tensors only.", "--allow-pickle"),
@@ -273,8 +276,8 @@ def audit(
     from gradveil.models.weights import allow_pickles
 
     given = {
-        "--model": model, "--weights": weights, "--data": data, "--data-option": data_option, "--defense": defense,
-        "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
+        "--model": model, "--weights": weights, "--normalize": normalize, "--data": data, "--data-option": data_option,
+        "--defense": defense, "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
         "--local-steps": local_steps, "--local-rate": local_rate, "--rounds": rounds, "--capture": capture,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,

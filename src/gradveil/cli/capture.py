@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import MODEL_FORM
+from gradveil.cli._help import MODEL_FORM, NORMALIZE, NORMALIZE_FORM
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
@@ -30,6 +30,7 @@ def show(
             "--model", help="The model, if the capture does not name it.", show_default=False, metavar=MODEL_FORM
         ),
     ] = "",
+    normalize: Annotated[str, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM, show_default=False)] = "auto",
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Estimate local steps and learning rate from the updates, by a search.")
     ] = False,
@@ -46,7 +47,7 @@ def show(
     from gradveil.capture import load
 
     found = load(file)
-    report, notes = about(found), _notes(found, model, file, estimate)
+    report, notes = about(found), _notes(found, model, file, normalize, estimate)
     if as_json:
         typer.echo(json.dumps(report | {"notes": notes}, indent=2))
         return
@@ -92,12 +93,13 @@ def about(found: Capture) -> dict[str, Any]:
     }
 
 
-def _notes(found: Capture, model: str, file: Path, estimate: bool) -> list[str]:
+def _notes(found: Capture, model: str, file: Path, normalize: str, estimate: bool) -> list[str]:
     from gradveil.capture.preflight import check_capture, model_of
+    from gradveil.config.normalization import normalize_as
 
     if not model and not found.model:
         return ["no model is named: add --model to check names, sign and normalization"]
-    sent = model_of(found, model, file)
+    sent = normalize_as(model_of(found, model, file), normalize, found.shape[0])
     notes = check_capture(found, sent, file)
     if estimate:
         from gradveil.capture.replay import describe_training

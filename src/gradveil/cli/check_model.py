@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import DATA_OPTION, MODEL, MODEL_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.cli._help import DATA_OPTION, MODEL, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
 
 if TYPE_CHECKING:
     from gradveil.inspection import Inspection
@@ -42,6 +42,7 @@ def check_model(
         ),
     ] = None,
     data_option: Annotated[list[str] | None, typer.Option(help=DATA_OPTION, metavar=PAIR_FORM)] = None,
+    normalize: Annotated[str, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM, show_default=False)] = "auto",
     classes: Annotated[
         int, typer.Option(help="Number of classes of the model, if there is no --data.", min=1, max=100_000)
     ] = 10,
@@ -78,8 +79,10 @@ def check_model(
     pixels = shape_from(shape)
     pictures = data_sets.load(data, **parse_pairs(data_option or [], "--data-option")) if data else None
     with allow_pickles(allow_pickle):
-        subject = model_from(model, weights, pictures, classes, pixels)
-        known = reference_from(reference, reference_weights, pictures, classes, pixels) if reference else None
+        subject = model_from(model, weights, pictures, classes, pixels, normalize)
+        known = (
+            reference_from(reference, reference_weights, pictures, classes, pixels, normalize) if reference else None
+        )
     inspection = inspect(subject, None if pictures is None else pictures.images, known)
     typer.echo(as_text(inspection) if not as_json else _json(inspection))
     if inspection.planted:

@@ -27,6 +27,7 @@ def audit(
     *,
     model: str | None = None,
     weights: str | Path | None = None,
+    normalize: str | None = None,
     data: str | Path | None = None,
     data_options: Mapping[str, Scalar] | None = None,
     capture: str | Path | None = None,
@@ -60,6 +61,8 @@ def audit(
         config: All settings at once; the keywords down to `seed`, and `limit_named`, are then left out.
         model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
         weights: Weights of the model, a .safetensors file (default: random weights, untrained).
+        normalize: Constants in front of the model: imagenet, cifar10, cifar100, none, or numbers as in
+            `0.5,0.5,0.5/0.25,0.25,0.25` (default auto: those of the data for a named model, none for your own).
         data: Clients' pictures: a name in `DATASETS`, a folder or a file (default photos).
         data_options: Options of the data set, such as `{"limit": 100}`.
         capture: Audit the updates in this file, which real clients sent. `data` then holds these clients' pictures.
@@ -86,9 +89,10 @@ def audit(
         limit_named: Largest share of the pictures that may be named for the verdict *bounded* (default 0.05).
     """
     scenario = {
-        "model": model, "weights": weights, "data": data, "data_options": data_options, "capture": capture,
-        "pictures": pictures, "images": images, "batch_size": batch_size, "local_steps": local_steps,
-        "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm, "labels": labels, "attacker": attacker,
+        "model": model, "weights": weights, "normalize": normalize, "data": data, "data_options": data_options,
+        "capture": capture, "pictures": pictures, "images": images, "batch_size": batch_size,
+        "local_steps": local_steps, "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm,
+        "labels": labels, "attacker": attacker,
     }  # fmt: skip
     given = {
         "defense": None if defenses is None else _choices(defenses, "defenses", DEFENSES),

@@ -16,7 +16,8 @@ from gradveil.audit.split import Split, split_dataset
 from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
-from gradveil.config.resolve import is_user_model, resolve
+from gradveil.config.normalization import AUTO, normalize_as
+from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -28,6 +29,7 @@ from gradveil.data.draw import describe_rows
 from gradveil.defenses import DEFENSES
 from gradveil.models import MODELS, load_model
 from gradveil.models.start import weights_from
+from gradveil.models.user import is_user_model
 
 
 def build(config: AuditConfig) -> Audit:
@@ -176,8 +178,9 @@ def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, De
         model = load_model(config.model, classes=classes, shape=shape)
         try_model(model, dataset, config.model)
     else:
-        constants = {"mean": dataset.mean, "std": dataset.std}
+        constants = {"mean": dataset.mean, "std": dataset.std} if config.normalize == AUTO else {}
         model = MODELS[config.model](classes=classes, shape=shape, seed=config.model_seed, **constants)
+    normalize_as(model, config.normalize, shape[0])
     if config.weights:
         return load_checkpoint(model, Path(config.weights), defenses or {})
     return model

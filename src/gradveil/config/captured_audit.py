@@ -21,6 +21,7 @@ from gradveil.capture.scenario import captured_scenario, positive_control, with_
 from gradveil.capture.truth import Found, find
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
+from gradveil.config.normalization import normalize_as
 from gradveil.config.schema import AuditConfig
 from gradveil.core.check import options_of
 from gradveil.core.choice import parse_choice
@@ -85,6 +86,7 @@ def open_case(config: AuditConfig) -> Case:
     path = Path(config.scenario.capture)
     capture = load(path)
     model = model_of(capture, config.scenario.model, path)
+    normalize_as(model, config.scenario.normalize, capture.shape[0])
     notes = check_capture(capture, model, path)
     groups: dict[int, list[str]] = {}
     for client in list(capture.updates)[: config.scenario.images]:

@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
 from gradveil.config.captured import settle
-from gradveil.config.resolve import is_user_model, resolve
+from gradveil.config.resolve import resolve
 from gradveil.config.schema import VARIED, AuditConfig, ScenarioConfig
 from gradveil.core import toml
 from gradveil.core.check import Where, check, check_fields, show, unknown_key
 from gradveil.core.choice import Choice
 from gradveil.core.errors import ConfigError
 from gradveil.core.toml import DEEPEST, read_toml
+from gradveil.models.library import is_library_model
+from gradveil.models.user import is_user_model
 
 CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
@@ -39,7 +41,7 @@ def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
     """A config file must not make us run a Python file: whoever sends a config could then run anything."""
     scenario = raw.get("scenario")
     model = scenario.get("model") if isinstance(scenario, Mapping) else None
-    if isinstance(model, str) and is_user_model(model):
+    if isinstance(model, str) and is_user_model(model) and not is_library_model(model):
         raise ConfigError(
             f"{path}: scenario.model: a model file is never taken from a config, give it as `model = {model}`"
         )

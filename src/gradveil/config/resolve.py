@@ -10,6 +10,7 @@ from typing import Any
 from gradveil.attacks import ATTACKS
 from gradveil.attacks.autoattack import LEARNED, STAGES, planted_stages, transforms_of
 from gradveil.config.effort import apply_effort
+from gradveil.config.normalization import parse_normalization
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
 from gradveil.core.choice import Choice, parse_choice
@@ -19,6 +20,8 @@ from gradveil.defenses import DEFENSES
 from gradveil.metrics import METRICS
 from gradveil.metrics.weights import WHERE
 from gradveil.models import MODELS
+from gradveil.models.library import weights_in
+from gradveil.models.user import is_user_model
 
 Catalogue = Mapping[str, Callable[..., Any]]
 FILES = {  # by the option of a metric that takes a file: the key of the config, and what the file holds
@@ -27,11 +30,6 @@ FILES = {  # by the option of a metric that takes a file: the key of the config,
     "tagger": ("tagger", "the weights of EfficientNet-Lite0 or your own classifier"),
 }
 FILLED_IN = (*FILES, "gallery", "features")  # the options that an audit itself gives to its metrics
-
-
-def is_user_model(spec: str) -> bool:
-    """`file.py:factory`, or something that tries to be one."""
-    return ":" in spec or spec.endswith(".py")
 
 
 def resolve(config: AuditConfig, where: Where = str) -> AuditConfig:
@@ -126,6 +124,9 @@ def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
         )
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
+    parse_normalization(scenario.normalize, where("scenario.normalize"))
+    if not scenario.weights and not scenario.capture:
+        scenario = replace(scenario, weights=weights_in(scenario.model))
     if scenario.capture and not scenario.data:
         return scenario
     loader, options = _loader_options(scenario.data, scenario.data_options, where)

@@ -30,6 +30,9 @@ class ScenarioConfig:
 
     model: str = "lenet"
     weights: str = ""
+    normalize: str = (
+        "auto"  # constants in front of the model; auto: those of the data for a named model, none for your own
+    )
     model_seed: int = number(0, low=0)
     attack_seed: int = number(0, low=0)  # of the attacks' starts and the defenses' noise; the pictures stay
     capture: str = ""  # a file: what real clients sent is audited, and the keys of training are read off it

@@ -84,7 +84,7 @@ def _check_member(where: str, entry: zipfile.ZipInfo) -> None:
         raise ConfigError(f"{where} is a link, put the file itself into the zip")
     if entry.flag_bits & 1:
         raise ConfigError(f"{where} is encrypted, make a zip without a password")
-    _check_size(where, entry.file_size)
+    check_size(where, entry.file_size)
     if entry.file_size > EXPANDS_FREELY and entry.file_size > EXPANSION * entry.compress_size:
         raise ConfigError(
             f"{where} would grow from {entry.compress_size:,} to {entry.file_size:,} bytes, more than {EXPANSION} "
@@ -113,11 +113,11 @@ def _read(root: Path, name: str) -> bytes:
     path = root / name
     if not path.is_file():
         raise ConfigError(f"{path}: not a file, remove it")
-    _check_size(str(path), path.stat().st_size)
+    check_size(str(path), path.stat().st_size)
     return path.read_bytes()
 
 
-def _check_size(where: str, size: int) -> None:
+def check_size(where: str, size: int) -> None:
     if size > LARGEST:
         raise ConfigError(f"{where}: {size:,} bytes, the limit for one file is {LARGEST:,}, make it smaller")
 

@@ -9,8 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from gradveil.core.errors import ConfigError
-from gradveil.data.base import Dataset, check_channels, check_positive, from_bytes, one_hot, statistics
-from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stack_pictures
+from gradveil.data.base import Dataset, check_channels, check_positive, one_hot, statistics
+from gradveil.data.fit import Crop, Fit, Resize
+from gradveil.data.levels import parse_range
+from gradveil.data.medical import suffix_of
+from gradveil.data.picture_files import SUFFIXES, Reading, Source, stack_pictures, take
 
 
 def image_folder(
@@ -20,15 +23,28 @@ def image_folder(
     channels: int = 3,
     split: str = "test",
     limit: int | None = None,
+    resize: Resize = "lanczos",
+    crop: Crop = "center",
+    short_side: int | None = None,
+    range: str | None = None,
+    plane: int | None = None,
 ) -> Dataset:
-    """Your pictures, one folder per class (ROOT/class/*.png); `size` crops to the center square and resizes."""
-    check_positive("image-folder", size=size, limit=limit)
+    """Your pictures, one folder per class (ROOT/class/*.png); `size` crops to the center square and resizes.
+
+    resize: The filter: lanczos, bicubic (Pillow's own default), bilinear (torchvision's), box or nearest.
+    crop: `center` before resizing, `none` (the whole picture becomes the square), or `resize-first`.
+    short_side: With `resize-first`: the shorter side before the crop, 256 where 224 is cropped; `size` by default.
+    range: Of more than 8 bits: the numbers of black and white, as in `0,4095`; of DICOM after rescaling.
+    plane: Slice of a NIfTI volume or frame of a DICOM file, from 0; the middle one by default.
+    """
+    check_positive("image-folder", size=size, limit=limit, short_side=short_side)
     check_channels("image-folder", channels)
     folder = _split_folder(Path(root), split)
     classes = _classes(folder, Path(root))
-    found = in_turns([_pictures(place, Path(root)) for place in classes])[:limit]
+    found = take([_pictures(place, Path(root)) for place in classes], limit)
     sources = [Source(path, path.name, partial(Path, path)) for path in found]
-    images = from_bytes(stack_pictures(sources, size, channels, "image-folder"))
+    fit = Fit(size=size, resize=resize, crop=crop, short_side=short_side)
+    images = stack_pictures(sources, Reading(fit, channels, parse_range(range, "image-folder"), plane), "image-folder")
     mean, std = statistics(images)
     return Dataset(
         name=Path(root).resolve().name,
@@ -54,7 +70,7 @@ def _split_folder(root: Path, split: str) -> Path:
 def _classes(folder: Path, root: Path) -> list[Path]:
     entries = _entries(folder, root)
     for path in entries:
-        if path.suffix.lower() in SUFFIXES and not path.is_dir():
+        if suffix_of(path.name) in SUFFIXES and not path.is_dir():
             raise ConfigError(f"{path}: a picture outside of the class folders, put it into one or remove it")
     classes = [path for path in entries if path.is_dir()]
     if not classes:
@@ -68,7 +84,7 @@ def _pictures(place: Path, root: Path) -> list[Path]:
     for path in files:
         if not path.is_file():
             raise ConfigError(f"{path}: not a file, a class folder holds pictures alone; move or remove it")
-        if path.suffix.lower() not in SUFFIXES:
+        if suffix_of(path.name) not in SUFFIXES:
             raise ConfigError(f"{path}: not one of {', '.join(SUFFIXES)}; convert or remove it")
     if not files:
         raise ConfigError(f"{place}: no pictures in this class, add some or remove the folder")

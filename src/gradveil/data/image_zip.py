@@ -9,13 +9,17 @@ import csv
 from dataclasses import replace
 from io import BytesIO, StringIO
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 import numpy as np
 
 from gradveil.core.errors import ConfigError
 from gradveil.data.archive import Files, open_files
-from gradveil.data.base import Dataset, check_channels, check_positive, check_split, from_bytes, one_hot, statistics
-from gradveil.data.picture_files import SUFFIXES, Source, in_turns, stack_pictures
+from gradveil.data.base import Dataset, check_channels, check_positive, check_split, one_hot, statistics
+from gradveil.data.fit import Crop, Fit, Resize
+from gradveil.data.levels import parse_range
+from gradveil.data.medical import suffix_of
+from gradveil.data.picture_files import SUFFIXES, Reading, Source, stack_pictures, take
 
 LABELS, WORDS = "labels.csv", "classes.csv"
 MOST_CLASSES = 10_000
@@ -31,18 +35,32 @@ def image_zip(
     classes: int | None = None,
     split: str = "test",
     limit: int | None = None,
+    resize: Resize = "lanczos",
+    crop: Crop = "center",
+    short_side: int | None = None,
+    range: str | None = None,
+    plane: int | None = None,
 ) -> Dataset:
-    """Your pictures in a zip: column `label` of its labels.csv is the class, or else the folder inside it."""
+    """Your pictures in a zip: column `label` of its labels.csv is the class, or else the folder inside it.
+
+    resize, crop, short_side, range, plane: As of `image_folder`.
+    """
     check_split("image-zip", split)
-    check_positive("image-zip", size=size, classes=classes, limit=limit)
+    check_positive("image-zip", size=size, classes=classes, limit=limit, short_side=short_side)
     check_channels("image-zip", channels)
     with open_files(Path(root)) as files:
         found = labels_of(files, label, split)
         names = _sort_classes(set(found.values()))[:classes]
         by_class = [[name for name, one in found.items() if one == each] for each in names]
-        chosen = in_turns(by_class)[:limit]
+        chosen = take(by_class, limit)
         words = _words(files)
-        images = from_bytes(stack_pictures([source(files, name) for name in chosen], size, channels, f"{root}"))
+        how = Reading(
+            Fit(size=size, resize=resize, crop=crop, short_side=short_side),
+            channels,
+            parse_range(range, "image-zip"),
+            plane,
+        )
+        images = stack_pictures([source(files, name) for name in chosen], how, f"{root}")
     mean, std = statistics(images)
     return Dataset(
         name=Path(root).stem,
@@ -64,7 +82,7 @@ def source(files: Files, name: str) -> Source:
 def pictures_of(files: Files, beside: tuple[str, ...] = ()) -> list[str]:
     """Every name. A file of another kind is an error: left out in silence, it would be missing from the audit."""
     for name in files.names:
-        if name not in beside and PurePosixPath(name).suffix.lower() not in SUFFIXES:
+        if name not in beside and suffix_of(name) not in SUFFIXES:
             raise ConfigError(f"{files.where}: {name}: not one of {', '.join(SUFFIXES)}; convert or remove it")
     pictures = [name for name in files.names if name not in beside]
     if not pictures:
@@ -145,7 +163,11 @@ def imagenet(
     classes: int | None = None,
     split: str = "test",
     limit: int | None = None,
+    resize: Resize = "lanczos",
+    crop: Crop = "center",
+    short_side: int | None = None,
 ) -> Dataset:
     """ImageNet pictures in a zip or folder with labels.csv (columns file and name); `classes` takes the first ones."""
-    data = image_zip(root=root, label=label, size=size, classes=classes, split=split, limit=limit)
+    fit: dict[str, Any] = {"size": size, "resize": resize, "crop": crop, "short_side": short_side}
+    data = image_zip(root=root, label=label, classes=classes, split=split, limit=limit, **fit)
     return replace(data, name="imagenet", mean=MEAN, std=STD)

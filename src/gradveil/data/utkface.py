@@ -19,9 +19,10 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.data.archive import open_files
-from gradveil.data.base import Dataset, check_positive, check_split, from_bytes, statistics
+from gradveil.data.base import Dataset, check_positive, check_split, statistics
+from gradveil.data.fit import Crop, Fit, Resize
 from gradveil.data.image_zip import pictures_of, source
-from gradveil.data.picture_files import stack_pictures
+from gradveil.data.picture_files import Reading, stack_pictures
 
 NAME = re.compile(r"(\d{1,3})_([01])_([0-4])_\d+(\.jpg)?(\.chip)?\.(jpg|jpeg|png|webp)", re.ASCII)
 AGES = (15, 30, 45, 60)
@@ -31,7 +32,15 @@ PAGE = "https://susanqq.github.io/UTKFace/"
 TEST_SHARE = 5  # one in so many
 
 
-def utkface(*, root: str | Path, size: int = 112, split: str = "test", limit: int | None = None) -> Dataset:
+def utkface(
+    *,
+    root: str | Path,
+    size: int = 112,
+    split: str = "test",
+    limit: int | None = None,
+    resize: Resize = "lanczos",
+    crop: Crop = "center",
+) -> Dataset:
     """UTKFace: faces with ten yes-or-no attributes (age, gender, group), in a zip or folder under their own names."""
     check_split("utkface", split)
     check_positive("utkface", size=size, limit=limit)
@@ -42,7 +51,8 @@ def utkface(*, root: str | Path, size: int = 112, split: str = "test", limit: in
         chosen = sorted(wanted, key=lambda name: (places[name], name))[:limit]
         if not chosen:
             raise ConfigError(f"{root}: no face for the {split} split among {len(places)}, add more")
-        images = from_bytes(stack_pictures([source(files, name) for name in chosen], size, 3, "utkface"))
+        how = Reading(Fit(size=size, resize=resize, crop=crop))
+        images = stack_pictures([source(files, name) for name in chosen], how, "utkface")
     mean, std = statistics(images)
     return Dataset(
         name="utkface",

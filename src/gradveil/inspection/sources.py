@@ -11,12 +11,13 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from gradveil.config.build import try_model
-from gradveil.config.resolve import is_user_model
+from gradveil.config.normalization import AUTO, normalize_as
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.data import Dataset
 from gradveil.models import MODELS, load_model, load_weights
 from gradveil.models.header import read_header
 from gradveil.models.start import Shape
+from gradveil.models.user import is_user_model
 
 NORMALIZED = "normalize.mean"  # the name of a named model's constants in a file of weights
 SUFFIX = ".safetensors"
@@ -31,7 +32,9 @@ def shape_from(text: str) -> Shape:
     return channels, height, width
 
 
-def model_from(spec: str, weights: str | None, dataset: Dataset | None, classes: int, shape: Shape) -> nn.Module:
+def model_from(
+    spec: str, weights: str | None, dataset: Dataset | None, classes: int, shape: Shape, normalize: str = AUTO
+) -> nn.Module:
     """A name of the table or `file.py:factory`, made for the data where there is some, with its weights."""
     if dataset is not None:
         classes, shape = dataset.targets.shape[1], dataset.shape
@@ -42,7 +45,9 @@ def model_from(spec: str, weights: str | None, dataset: Dataset | None, classes:
     elif spec not in MODELS:
         raise unknown("model", spec, MODELS, "MODEL")
     else:
-        model = MODELS[spec](classes=classes, shape=shape, **_constants(weights, dataset, shape[0]))
+        constants = _constants(weights, dataset, shape[0]) if normalize == AUTO else {}
+        model = MODELS[spec](classes=classes, shape=shape, **constants)
+    normalize_as(model, normalize, shape[0])
     if weights:
         load_weights(model, Path(weights))
     return model
@@ -58,12 +63,12 @@ def _constants(weights: str | None, dataset: Dataset | None, channels: int) -> d
 
 
 def reference_from(
-    spec: str, weights: str | None, dataset: Dataset | None, classes: int, shape: Shape
+    spec: str, weights: str | None, dataset: Dataset | None, classes: int, shape: Shape, normalize: str = AUTO
 ) -> nn.Module | Mapping[str, Tensor]:
     """A model, or the tensors of an earlier checkpoint, whichever they are."""
     if Path(spec).suffix.lower() == SUFFIX:
         return tensors_of(Path(spec))
-    return model_from(spec, weights, dataset, classes, shape)
+    return model_from(spec, weights, dataset, classes, shape, normalize)
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:

@@ -28,7 +28,11 @@ FORBIDDEN = (
     "os.kill", "shutil.", "ctypes.", "webbrowser.", "urllib.", "ftplib.", "smtplib.", "http.",
 )  # fmt: skip
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-WRAPPED_IN = ("state_dict", "model_state_dict", "model")  # where training loops put the weights
+WRAPPED_IN = (  # where training loops put the weights, in this order where there are several
+    "state_dict", "model_state_dict", "model_state", "model", "net", "network", "weights", "params", "module",
+    "model_weights", "ema_state_dict", "model_ema", "ema",
+)  # fmt: skip
+DEEPEST = 4
 
 
 def main(source: str, target: str) -> None:
@@ -39,8 +43,9 @@ def main(source: str, target: str) -> None:
     from safetensors.torch import save_file
 
     confine(4 * len(content) + SLACK)
-    save_file(state_dict(torch.load(BytesIO(content), weights_only=True, map_location="cpu")), target)
-    print(hashlib.sha256(content).hexdigest())
+    loaded, place = find_weights(torch.load(BytesIO(content), weights_only=True, map_location="cpu"))
+    save_file(state_dict(loaded), target)
+    print(f"{hashlib.sha256(content).hexdigest()}{place and f', found under {place}'}")
 
 
 def leave_network() -> None:
@@ -77,12 +82,25 @@ def refuse(event: str, arguments: tuple[Any, ...]) -> None:
         raise PermissionError(f"a checkpoint has no business with {event}")
 
 
+def find_weights(loaded: Any) -> tuple[Any, str]:
+    """What lies under the first name that training loops use, however deep, and where that was."""
+    place: list[str] = []
+    for _ in range(DEEPEST):
+        if not isinstance(loaded, Mapping):
+            break
+        inner = [key for key in WRAPPED_IN if isinstance(loaded.get(key), Mapping)]
+        if not inner:
+            break
+        loaded = loaded[inner[0]]
+        place.append(inner[0])
+    return loaded, ".".join(place)
+
+
 def state_dict(loaded: Any) -> dict[str, Any]:
     """Plain tensors by name, whether the checkpoint is a state dict or holds one."""
     import torch
 
-    inner = [loaded[key] for key in WRAPPED_IN if isinstance(loaded, Mapping) and isinstance(loaded.get(key), Mapping)]
-    found = inner[0] if inner else loaded
+    found, _ = find_weights(loaded)
     if not isinstance(found, Mapping) or not found:
         raise ValueError(f"it holds {type(loaded).__name__} instead of a state dict")
     for name, tensor in found.items():

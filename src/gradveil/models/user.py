@@ -1,9 +1,8 @@
-"""A model of the user's own, from `path/to/file.py:factory`. The command line alone calls this: it runs the file."""
+"""A model of the user's own: `path/to/file.py:factory`, which is run, or one of an installed library."""
 
 from __future__ import annotations
 
 import importlib.util
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,19 +14,33 @@ from types import ModuleType
 from torch import nn
 
 from gradveil.core.errors import ConfigError
+from gradveil.models.fill import fill
+from gradveil.models.library import is_library_model, load_library_model
+from gradveil.models.notes import say_once
 from gradveil.models.start import Shape, weights_from
+
+
+def is_user_model(spec: str) -> bool:
+    """`file.py:factory` or something that tries to be one, `timm:NAME`, `torchvision:NAME`, or a folder."""
+    return ":" in spec or spec.endswith(".py") or is_library_model(spec)
 
 
 def load_model(spec: str, *, classes: int, shape: Shape) -> nn.Module:
     """The model that `file.py:factory` makes, told the classes and the shape where its signature asks for them."""
+    if is_library_model(spec):
+        return load_library_model(spec, classes=classes, shape=shape)
     path, name = _split_spec(spec)
     with _beside(path), _name_faults(path, "running the file"), weights_from(0):
         module = _run(path)
     factory = _find(module, name, path)
     with _beside(path), _name_faults(path, f"{name}()"), weights_from(0):
-        model = factory(**_options_for(factory, classes=classes, shape=shape))
+        agreed, filled = fill(factory, classes, shape)
+        model = factory(**agreed, **filled)
     if not isinstance(model, nn.Module):
         raise ConfigError(f"{path}: {name}() returned {type(model).__name__}, it must return a torch.nn.Module")
+    if filled:
+        given = ", ".join(f"{key}={value}" for key, value in filled.items())
+        say_once(f"{path}: {name}({given}): filled from the data")
     return model
 
 
@@ -67,14 +80,6 @@ def _find(module: ModuleType, name: str, path: Path) -> Callable[..., object]:
     near = get_close_matches(name, public, n=1)
     hint = f"did you mean {near[0]!r}?" if near else "define one that returns a torch.nn.Module"
     raise ConfigError(f"{path}: no factory {name!r}, {hint}")
-
-
-def _options_for(factory: Callable[..., object], **known: object) -> dict[str, object]:
-    parameters = inspect.signature(factory).parameters.values()
-    if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        return known
-    accepted = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
-    return {name: value for name, value in known.items() if name in accepted}
 
 
 @contextmanager

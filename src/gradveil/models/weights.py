@@ -16,9 +16,13 @@ from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError
 from gradveil.models.header import read_header
+from gradveil.models.library import WEIGHTS, GivesLogits, is_model_folder, tensors_of_folder
+from gradveil.models.notes import say_once
+from gradveil.models.prefix import match_names
 
 PICKLES = {".pt", ".pth", ".ckpt", ".pkl", ".pickle", ".bin"}
 LISTED = 5
+CONSTANTS = {"normalize.mean", "normalize.std"}
 CONVERT = "convert it where you trust it: safetensors.torch.save_file(model.state_dict(), 'weights.safetensors')"
 FIRST_TORCH = (2, 10)  # whose `weights_only` is trusted with files of unknown origin
 PATIENCE = 300  # seconds for the child, on a slow disk too; its own processor time is limited in `unpickle.py`
@@ -46,6 +50,9 @@ def allow_pickles(asked: bool = True) -> Iterator[None]:
 
 def load_weights(model: nn.Module, path: Path) -> None:
     """Put the file's tensors into the model: every name, every shape, every number finite, or nothing changes."""
+    if isinstance(model, GivesLogits) and path.name == WEIGHTS and is_model_folder(str(path.parent)):
+        model.load_state_dict(_read_folder(model, path), strict=True)
+        return
     if not _is_pickle(path):
         model.load_state_dict(_read_fitting(path, path, model.state_dict()), strict=True)
         return
@@ -86,14 +93,26 @@ def _convert(path: Path, target: Path) -> str:
     return child.stdout.strip()
 
 
+def _read_folder(model: GivesLogits, path: Path) -> dict[str, Tensor]:
+    """A file of Hugging Face's, sound before the library reads it, and as the model has it afterwards."""
+    read_header(path, path)
+    tensors, expected = tensors_of_folder(model, path), model.state_dict()
+    _check_names(path, expected, {name: tuple(tensor.shape) for name, tensor in tensors.items()})
+    return {name: _as_expected(path, name, tensor, expected[name]) for name, tensor in tensors.items()}
+
+
 def _read_fitting(file: Path, path: Path, expected: dict[str, Tensor]) -> dict[str, Tensor]:
     """The tensors of a safetensors file, which errors call `path`, as the model has them."""
-    _check_names(path, expected, read_header(file, path))
+    shapes = read_header(file, path)
+    own, note = match_names(shapes, expected)
+    _check_names(path, expected, {own[name]: shape for name, shape in shapes.items() if name in own})
     try:
         with safe_open(file, framework="pt") as opened:
-            tensors = {name: opened.get_tensor(name) for name in expected}
+            tensors = {own[name]: opened.get_tensor(name) for name in own}
     except (SafetensorError, OSError) as error:
         raise ConfigError(f"{path}: not a readable safetensors file ({error}), save it again") from error
+    if note:
+        say_once(f"{path}: {note}")
     return {name: _as_expected(path, name, tensor, expected[name]) for name, tensor in tensors.items()}
 
 
@@ -108,7 +127,17 @@ def _check_names(path: Path, expected: dict[str, Tensor], found: dict[str, tuple
     kinds = [("missing", missing), ("unexpected", list(unexpected)), ("of another shape", misshaped)]
     faults = [f"{len(names)} {kind}: {_first(names)}" for kind, names in kinds if names]
     if faults:
-        raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}", unexpected)
+        hint = _constants_hint(missing, list(unexpected))
+        raise OtherModelError(f"{path}: not the weights of this model, {'; '.join(faults)}{hint}", unexpected)
+
+
+def _constants_hint(missing: list[str], unexpected: list[str]) -> str:
+    """What to do where nothing but the constants of normalization is different."""
+    if unexpected and not missing and set(unexpected) <= CONSTANTS:
+        return "; the weights hold constants of their own, leave `normalize` out"
+    if missing and not unexpected and set(missing) <= CONSTANTS:
+        return "; the weights hold no constants, set `normalize` to those of their training"
+    return ""
 
 
 def _first(names: list[str]) -> str:

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
-from gradveil.config.resolve import is_user_model
 from gradveil.core.compute import pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
@@ -17,6 +16,7 @@ from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
 from gradveil.experiment.experiment import default_folder
 from gradveil.models import MODELS
+from gradveil.models.user import is_user_model
 from gradveil.train.data import TrainingData, load_training_data
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
