@@ -130,7 +130,7 @@ def test_who_is_attacked_beside_a_client_changes_nothing() -> None:
 
 def test_its_controls() -> None:
     attack = portfolio(steps=24)
-    assert {arm.steps for arm in attack.doubled().arms.values()} == {48}
+    assert {arm.steps for arm in attack.scaled(2.0).arms.values()} == {48}
     blind = attack.prior_only()
     assert blind.finalists == 0
     got = blind.reconstruct(seen_in(scene(smooth(), 1, 1)), Seed(0), DOUBLE)

@@ -222,8 +222,8 @@ def test_it_names_its_network_so_that_what_it_has_seen_can_be_checked(tmp_path: 
 def test_the_inner_attack_takes_its_own_options() -> None:
     attack = rogs(generator=tiny_generator(), inner="rog-code:steps=7,factor=2")
     assert attack.inner.steps == 7  # type: ignore[attr-defined]
-    assert attack.doubled().inner.steps == 14  # type: ignore[attr-defined]
-    assert attack.doubled().steps == 2 * attack.steps
+    assert attack.scaled(2.0).inner.steps == 14  # type: ignore[attr-defined]
+    assert attack.scaled(2.0).steps == 2 * attack.steps
     for wrong in ("nothing", "rogs", "rog:speed=3", "rtf"):
         with pytest.raises(ConfigError):
             rogs(inner=wrong)

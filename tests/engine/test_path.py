@@ -47,7 +47,7 @@ def test_every_restart_goes_on_from_its_own_picture() -> None:
 def test_the_steps_are_those_of_all_phases_together() -> None:
     attack = coarse_to_fine(steps=13)
     assert [attack.share(number) for number in range(len(attack.phases))] == [3, 3, 3, 2, 2]
-    assert attack.doubled().steps == 26
+    assert attack.scaled(2.0).steps == 26
 
 
 def test_fine_phases_see_what_the_coarse_one_cannot_show() -> None:

@@ -40,6 +40,17 @@ def test_lines_tell_the_time_left_but_not_too_often(monkeypatch: pytest.MonkeyPa
     ]
 
 
+def test_what_nobody_can_count_has_no_total() -> None:
+    out, bar = io.StringIO(), Bar()
+    lines = Lines(out, every=10)
+    for shown in (lines, bar):
+        shown.begin(0)
+        shown.start("gaussian", 33)
+        shown.end()
+    assert out.getvalue() == "[1] gaussian: 33 trials\n"
+    assert bar.bar.tasks[0].total is None
+
+
 def test_the_bar_counts_cells_and_their_steps() -> None:
     bar = Bar()
     bar.begin(2)

@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from gradveil.core.attack import Attack, Reconstruction
+from gradveil.core.attack import Attack, Reconstruction, times
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
@@ -96,8 +96,12 @@ class LearnedInverter(Attack):
     def prior_only(self) -> LearnedInverter:
         return replace(self, blind=True)
 
-    def doubled(self) -> LearnedInverter | None:
-        return None if self.steps is None else replace(self, steps=2 * self.steps)
+    def scaled(self, factor: float) -> LearnedInverter | None:
+        return None if self.steps is None else replace(self, steps=times(self.steps, factor))
+
+    @property
+    def evaluations(self) -> tuple[int, int] | None:
+        return None if self.steps is None else (self.steps, self.steps)
 
     def check_model(self, model: nn.Module, shape: tuple[int, int, int]) -> None:
         """A defense may change the model, so only files that were trained without one are held against it."""

@@ -119,9 +119,13 @@ class LodaInverse(Attack):
     def prior_only(self) -> Attack:
         return replace(self, inner=self.inner.prior_only())
 
-    def doubled(self) -> Attack | None:
-        twice = self.inner.doubled()
-        return None if twice is None else replace(self, inner=twice)
+    def scaled(self, factor: float) -> Attack | None:
+        inner = self.inner.scaled(factor)
+        return None if inner is None else replace(self, inner=inner)
+
+    @property
+    def evaluations(self) -> tuple[int, int] | None:
+        return self.inner.evaluations
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         loda = loda_of(seen.defense)

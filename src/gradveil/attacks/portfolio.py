@@ -23,7 +23,7 @@ from gradveil.attacks.dlg import dlg
 from gradveil.attacks.gradinversion import gradinversion_full
 from gradveil.attacks.headless import headless
 from gradveil.attacks.invertgrad import invertgrad, invertgrad_unsigned
-from gradveil.core.attack import Attack, Reconstruction, Use
+from gradveil.core.attack import Attack, Reconstruction, Use, times
 from gradveil.core.compute import Compute
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
@@ -80,8 +80,16 @@ class Portfolio(Attack):
         """Without an update there is nothing to race for: no second search in full."""
         return replace(self, arms={name: arm.prior_only() for name, arm in self.arms.items()}, finalists=0)
 
-    def doubled(self) -> Portfolio:
-        return replace(self, arms={name: arm.doubled() for name, arm in self.arms.items()}, steps=2 * self.steps)
+    def scaled(self, factor: float) -> Portfolio:
+        arms = {name: arm.scaled(factor) for name, arm in self.arms.items()}
+        return replace(self, arms=arms, steps=times(self.steps, factor))
+
+    @property
+    def evaluations(self) -> tuple[int, int]:
+        """The first arm in full; at most also the race, and the longest others in full."""
+        first, *others = (arm.evaluations[1] for arm in self.arms.values())
+        longest = sorted(others)[::-1][: self.finalists]
+        return first, first + sum(others) // FIRST + sum(longest)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         """`loss` is 1 - cosine over all layers."""

@@ -19,7 +19,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from gradveil.core.attack import Attack, Reconstruction, Requirement, Use
+from gradveil.core.attack import Attack, Reconstruction, Requirement, Use, times
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.observation import Observation
@@ -133,10 +133,13 @@ class Rogs(Attack):
     def prior_only(self) -> Rogs:
         return replace(self, inner=self.inner.prior_only())
 
-    def doubled(self) -> Rogs:
-        return replace(
-            self, inner=self.inner.doubled() or self.inner, search=replace(self.search, steps=2 * self.search.steps)
-        )
+    def scaled(self, factor: float) -> Rogs:
+        search = replace(self.search, steps=times(self.search.steps, factor))
+        return replace(self, inner=self.inner.scaled(factor) or self.inner, search=search)
+
+    @property
+    def evaluations(self) -> tuple[int, int] | None:
+        return self.inner.evaluations
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         if not self.generator:

@@ -122,7 +122,7 @@ class AuditExperiment(Experiment[None]):
             "order": list(audit.attacks) if audit.sequence else [],
             "whole": WHOLE,
             "uses": {label: sorted(attack.uses) for label, attack in audit.attacks.items()},
-            "searches": [label for label, attack in audit.attacks.items() if attack.doubled() is not None],
+            "searches": [label for label, attack in audit.attacks.items() if attack.scaled(2.0) is not None],
             "left_out": self.left_out,
             "scenarios": roles(audit, compute, self.shard),
             "declared": list(audit.declared),

@@ -196,4 +196,4 @@ def control_of(method: Attack, kind: Control) -> Attack | None:
         return method.prior_only()
     if kind == "random":  # an attack without a prior of its own has been given noise already
         return None if method.prior_only() is method else method
-    return method.doubled()
+    return method.scaled(2.0)

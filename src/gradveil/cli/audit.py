@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from gradveil.cli._estimate import confirm_long_run, print_estimate
 from gradveil.cli._fail_on import ANY, FORM, KNOWN, exit_if_failed, parse_fail_on
 from gradveil.cli._help import (
     DATA_OPTION,
@@ -294,6 +295,10 @@ def audit(
     redact: Annotated[bool, OUT("Leave pictures, names and paths out of the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
+    dry_run: Annotated[
+        bool, OUT("Print how long the run would take on this machine, by part and by budget; run nothing.", "--dry-run")
+    ] = False,
+    yes: Annotated[bool, OUT("Start a run of more than an hour without asking.", "--yes")] = False,
 ) -> None:
     """Attack the updates of a model's clients under each defense, and report what was reconstructed.
 
@@ -312,6 +317,7 @@ def audit(
     [dim]gradveil list attacks|defenses|metrics|models|data prints the names and their options.[/dim]
     """
     from gradveil.cli._options import check_claim, check_out, compute_of, config_of
+    from gradveil.config.effort import EFFORTS
     from gradveil.models.weights import allow_pickles
 
     given = {
@@ -333,8 +339,11 @@ def audit(
     check_out(out)
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
-    output = Output(redact=redact, as_json=as_json, quiet=quiet, claim=claim, fail_on=fails)
+    output = Output(redact=redact, as_json=as_json, quiet=quiet, yes=yes, claim=claim, fail_on=fails)
     with allow_pickles(allow_pickle):
+        if dry_run:
+            by_budget = {name: config_of(config, given | {"--budget": name}) for name in EFFORTS}
+            return print_estimate(resolved, by_budget, compute, as_json)
         run_and_report(resolved, out or default_folder(resolved), compute, output)
 
 
@@ -345,6 +354,7 @@ class Output:
     redact: bool
     as_json: bool
     quiet: bool
+    yes: bool
     claim: float | None
     fail_on: frozenset[str]
 
@@ -359,6 +369,8 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
     audit = build(config)
     if not output.quiet and (note := describe_changed_model(audit.scenario.model, audit.defenses)):
         print(note, file=sys.stderr)
+    if not output.quiet:
+        confirm_long_run(audit, compute, output.yes)
     run_audit(audit, folder, compute, for_stream(output.quiet))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
     print_verdict(verdict, folder, output)

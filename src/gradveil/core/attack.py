@@ -35,6 +35,15 @@ Requirement = Literal["malicious", "views", "mixture"]
 Use = Literal["surrogate", "views", "defense"]
 
 
+def times(steps: int, factor: float) -> int:
+    """So many times the steps, one at least.
+
+    >>> times(10, 0.25), times(3, 0.01)
+    (2, 1)
+    """
+    return max(1, round(factor * steps))
+
+
 class Attack(ABC):
     """`plant` what is sent (honest servers: nothing), then `reconstruct` from what comes back."""
 
@@ -77,8 +86,13 @@ class Attack(ABC):
         """The attack that ignores the update: what is left is what it believed before. Run on a meaningless update."""
         return self
 
-    def doubled(self) -> Attack | None:
-        """The same attack with twice the steps; None if it takes none."""
+    def scaled(self, factor: float) -> Attack | None:
+        """The same attack with so many times the steps; None if it takes none."""
+        return None
+
+    @property
+    def evaluations(self) -> tuple[int, int] | None:
+        """How often it plays a client's round again, at least and at most; None if that is not a matter of steps."""
         return None
 
     @abstractmethod

@@ -72,8 +72,8 @@ class Informed(Attack):
     def prior_only(self) -> Attack:
         return self.inner.prior_only()
 
-    def doubled(self) -> Attack | None:
-        return self.inner.doubled()
+    def scaled(self, factor: float) -> Attack | None:
+        return self.inner.scaled(factor)
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         knowing = self.inner.reconstruct(seen, seed, compute)

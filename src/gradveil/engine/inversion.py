@@ -10,7 +10,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from gradveil.core.attack import Attack, Reconstruction, Requirement, Use
+from gradveil.core.attack import Attack, Reconstruction, Requirement, Use, times
 from gradveil.core.compute import Compute
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
@@ -73,8 +73,12 @@ class Inversion(Attack):
     def prior_only(self) -> Inversion:
         return replace(self, distance=Unmatched())
 
-    def doubled(self) -> Inversion:
-        return replace(self, steps=2 * self.steps)
+    def scaled(self, factor: float) -> Inversion:
+        return replace(self, steps=times(self.steps, factor))
+
+    @property
+    def evaluations(self) -> tuple[int, int]:
+        return self.steps * self.restarts, self.steps * self.restarts
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen, estimates = self.complete_training(seen.average_rounds(), compute)

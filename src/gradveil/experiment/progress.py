@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What `audit.run` tells about its cells. A cell is one attack on one defense."""
+    """What `audit.run` tells about its cells. A cell is one attack on one defense. `begin(0)`: nobody knows how many."""
 
     def begin(self, cells: int) -> None: ...
     def start(self, cell: str, trials: int) -> None: ...
@@ -45,7 +45,8 @@ class Lines:
     def start(self, cell: str, trials: int) -> None:
         self.number += 1
         self.since = time.monotonic()
-        self.say(f"[{self.number}/{self.cells}] {cell}: {trials} trials")
+        of = f"/{self.cells}" if self.cells else ""
+        self.say(f"[{self.number}{of}] {cell}: {trials} trials")
 
     def step(self, done: int, total: int) -> None:
         if done and time.monotonic() - self.said >= self.every:
@@ -71,7 +72,7 @@ class Bar:
         self.finished = 0
 
     def begin(self, cells: int) -> None:
-        self.bar.update(self.task, total=cells)
+        self.bar.update(self.task, total=cells or None)
         self.bar.start_task(self.task)
         self.bar.start()
 

@@ -87,7 +87,7 @@ class Recommendation(Experiment[Advice]):
     def play(self, runner: Runner) -> Advice:
         work = self.study.runner(runner)
         lineups = LineUps(settings=self.settings, auditor=work.auditor)
-        runner.progress.begin(len(self.families))
+        runner.progress.begin(0)  # how many strengths a family needs turns out on the way
         bench = lineups.untrained()
         advised = [lineups.calibrate(runner, label, family, bench) for label, family in self.families.items()]
         chooser = Chooser(settings=self.settings, runner=runner, work=work, lineups=lineups)

@@ -78,8 +78,12 @@ class Decoder(Attack):
     def prior_only(self) -> Attack:
         return self.inner.prior_only()
 
-    def doubled(self) -> Attack:
-        return replace(self, inner=self.inner.doubled())
+    def scaled(self, factor: float) -> Attack:
+        return replace(self, inner=self.inner.scaled(factor))
+
+    @property
+    def evaluations(self) -> tuple[int, int]:
+        return self.inner.evaluations
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         if (granted := seen.knowledge.mixture) is None:
