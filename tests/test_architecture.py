@@ -26,6 +26,7 @@ audit
 report
 capture
 config
+doctor
 inspection
 train
 search protect calibrate

@@ -49,6 +49,9 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.core.types import Batch as Batch
     from gradveil.data import DATASETS as DATASETS
     from gradveil.defenses import DEFENSES as DEFENSES
+    from gradveil.doctor.diagnose import diagnose as diagnose
+    from gradveil.doctor.finding import Diagnosis as Diagnosis
+    from gradveil.doctor.finding import Finding as Finding
     from gradveil.dp.certificate import Certificate as Certificate
     from gradveil.dp.certify import certificate as certificate
     from gradveil.flower.curious_server import CuriousServer as CuriousServer
@@ -94,7 +97,9 @@ _HOME = {
     "DATASETS": "data",
     "DEFENSES": "defenses",
     "Defense": "core.defense",
+    "Diagnosis": "doctor.finding",
     "Federation": "train.settings",
+    "Finding": "doctor.finding",
     "Guess": "lineup.guess",
     "LocalTraining": "core.scenario",
     "METRICS": "metrics",
@@ -118,6 +123,7 @@ _HOME = {
     "build": "config",
     "certificate": "dp.certify",
     "conclude": "report.conclude",
+    "diagnose": "doctor.diagnose",
     "judge": "audit.verdict",
     "load": "config",
     "local_update": "core.client",

@@ -20,6 +20,7 @@ from gradveil.cli.calibrate import calibrate
 from gradveil.cli.capture import capture
 from gradveil.cli.catalogue import catalogue
 from gradveil.cli.check_model import check_model
+from gradveil.cli.doctor import doctor
 from gradveil.cli.gate import gate
 from gradveil.cli.protect import protect
 from gradveil.cli.recommend import recommend
@@ -67,6 +68,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command("audit")(audit)
+app.command("doctor")(doctor)
 app.command("search")(search)
 app.command("train")(train)
 app.command("tradeoff")(tradeoff)

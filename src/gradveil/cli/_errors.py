@@ -30,14 +30,7 @@ def in_options(error: GradveilError | Interrupted, options: Mapping[str, str]) -
     >>> in_options(error, {"workers": "--workers", "device": "--device"})
     '--workers: one GPU cannot be shared, use --device cpu'
     """
-
-    def option(found: re.Match[str]) -> str:
-        name, value = found[1], found[2]
-        if name not in options:
-            return found[0]
-        return f"{options[name]} {value}" if value else options[name]
-
-    message = MENTION.sub(option, error.message)
+    message = in_words(error.message, options)
     key, rest = error.key, message
     if not key:
         key, colon, rest = message.partition(": ")
@@ -46,6 +39,22 @@ def in_options(error: GradveilError | Interrupted, options: Mapping[str, str]) -
     head, _, inner = key.partition(".")
     place = f"{options[head]}: {inner}" if inner and head in options else options.get(key, key)
     return f"{place}: {rest}"
+
+
+def in_words(text: str, options: Mapping[str, str]) -> str:
+    """The text with every setting in backticks that is an option written as one.
+
+    >>> in_words("set `device = cpu`", {"device": "--device"})
+    'set --device cpu'
+    """
+
+    def option(found: re.Match[str]) -> str:
+        name, value = found[1], found[2]
+        if name not in options:
+            return found[0]
+        return f"{options[name]} {value}" if value else options[name]
+
+    return MENTION.sub(option, text)
 
 
 def options_of(app: object, arguments: list[str]) -> dict[str, str]:

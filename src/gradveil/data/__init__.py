@@ -37,15 +37,24 @@ def load(spec: str, **options: object) -> Dataset:
     >>> load("photos", limit=2).class_names[:2]
     ('astronaut', 'cat')
     """
-    if spec in DATASETS:
-        return _call(spec, options)
+    name = loader_of(spec)
+    place = {} if name == spec else {"path" if name == "npz" else "root": Path(spec)}
+    return _call(name, {**place, **options})
+
+
+def loader_of(spec: str) -> str:
+    """The row of the table that loads a name or a path.
+
+    >>> loader_of("pictures.zip")
+    'image-zip'
+    """
     path = Path(spec)
+    if spec in DATASETS:
+        return spec
     if path.is_dir():
-        return _call("image-folder", {"root": path, **options})
-    if path.suffix == ".zip":
-        return _call("image-zip", {"root": path, **options})
-    if path.suffix == ".npz":
-        return _call("npz", {"path": path, **options})
+        return "image-folder"
+    if path.suffix in (".zip", ".npz"):
+        return {".zip": "image-zip", ".npz": "npz"}[path.suffix]
     if len(path.parts) > 1 or path.exists():
         known = ", ".join(DATASETS)
         raise ConfigError(f"{spec}: no such folder, .zip or .npz file, give one of these or a name: {known}")
@@ -63,4 +72,4 @@ def _call(name: str, options: dict[str, object]) -> Dataset:
     return DATASETS[name](**options)
 
 
-__all__ = ["DATASETS", "Dataset", "load"]
+__all__ = ["DATASETS", "Dataset", "load", "loader_of"]

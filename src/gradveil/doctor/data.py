@@ -54,15 +54,18 @@ def _look_at_values(dataset: Dataset) -> Iterator[Finding]:
             why="pixels may have been divided by 255 twice, or cut off",
             do="look at the pictures, or give their range of values in the data's options",
         )
-    if dataset.shape[0] == 3 and torch.equal(dataset.images[:, 0], dataset.images[:, 1]):
-        if torch.equal(dataset.images[:, 0], dataset.images[:, 2]):
-            yield Finding(
-                topic="data",
-                level="note",
-                what="the three channels are equal: gray pictures as color",
-                why="right if your model takes three channels, else a third of the numbers is enough",
-                do="set the option channels=1 of the data if your model takes one",
-            )
+    if dataset.shape[0] == 3 and _is_gray(dataset.images):
+        yield Finding(
+            topic="data",
+            level="note",
+            what="the three channels are equal: gray pictures as color",
+            why="right if your model takes three channels, else a third of the numbers is enough",
+            do="set the option channels=1 of the data if your model takes one",
+        )
+
+
+def _is_gray(images: Tensor) -> bool:
+    return all(torch.equal(images[:, 0], images[:, other]) for other in (1, 2))
 
 
 def _look_at_classes(dataset: Dataset) -> Iterator[Finding]:

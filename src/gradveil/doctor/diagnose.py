@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
-from gradveil.config.load import to_tables
-from gradveil.config.schema import Effort, Scalar
+from gradveil.config.load import from_tables, to_tables
+from gradveil.config.schema import AuditConfig, Effort, Scalar
 from gradveil.config.training import tables_of
 from gradveil.core.choice import parse_choices
 from gradveil.core.scenario import BatchNorm, LocalTraining
@@ -84,7 +84,8 @@ def diagnose(
         tables["defense"] = {label: {"name": choice.name, **choice.options} for label, choice in choices.items()}
     if budget is not None:
         tables["budget"] = budget
-    return diagnose_tables(tables, seconds)
+    by_budget = {name: from_tables({**tables, "budget": name}) for name in get_args(Effort)}
+    return diagnose_config(from_tables(tables), by_budget, seconds)
 
 
 def _describe_training(training: LocalTraining) -> dict[str, Any]:
@@ -97,12 +98,17 @@ def _to_plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else list(value) if isinstance(value, tuple | range) else value
 
 
-def diagnose_tables(tables: dict[str, Any], seconds: float = SECONDS, looks: Sequence[Look] = ()) -> Diagnosis:
-    """The same for the tables of a config. ConfigError where they cannot be used."""
+def diagnose_config(
+    config: AuditConfig,
+    by_budget: Mapping[str, AuditConfig],
+    seconds: float = SECONDS,
+    looks: Sequence[Look] = (*LOOKS, *FURTHER),
+) -> Diagnosis:
+    """The same for a whole config, and the same config with each budget. ConfigError where it cannot be used."""
     start = time.perf_counter()
-    subject = open_subject(tables, seconds)
+    subject = open_subject(config, by_budget, seconds)
     found: list[Finding] = []
-    for look in looks or (*LOOKS, *FURTHER):
+    for look in looks:
         if look not in FURTHER or not subject.hopeless:
             found += look(subject)
-    return Diagnosis(findings=tuple(found), settings=to_tables(subject.config), seconds=time.perf_counter() - start)
+    return Diagnosis(findings=tuple(found), settings=to_tables(config), seconds=time.perf_counter() - start)

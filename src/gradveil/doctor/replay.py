@@ -19,7 +19,7 @@ from gradveil.config.captured_audit import group_clients
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
 from gradveil.core.types import Batch
-from gradveil.data import DATASETS
+from gradveil.data import DATASETS, loader_of
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
 
@@ -133,5 +133,4 @@ def _list_views(subject: Subject, batch: Batch) -> Callable[[], Iterable[tuple[s
 
 
 def _can_resize(spec: str) -> bool:
-    loader = spec if spec in DATASETS else "image-zip" if spec.endswith(".zip") else "image-folder"
-    return {"resize", "crop"} <= set(options_of(DATASETS[loader]))
+    return {"resize", "crop"} <= set(options_of(DATASETS[loader_of(spec)]))

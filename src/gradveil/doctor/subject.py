@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import time
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,6 @@ from gradveil.capture.read import load as load_capture
 from gradveil.config.build import loss_for, model_of
 from gradveil.config.captured_audit import model_as_sent
 from gradveil.config.checkpoint import load_checkpoint
-from gradveil.config.load import from_tables
 from gradveil.config.schema import AuditConfig
 from gradveil.config.training import training_of
 from gradveil.core.errors import ConfigError
@@ -31,16 +31,16 @@ from gradveil.models.notes import collect_notes
 class Subject:
     """A model, pictures, a training and, where there is one, what a real client sent."""
 
-    tables: dict[str, Any]  # the settings that were given
     config: AuditConfig
+    by_budget: Mapping[str, AuditConfig]  # the same audit with each budget
     model: nn.Module
     dataset: Dataset | None
     training: LocalTraining
     capture: Capture | None = None
-    notes: tuple[str, ...] = ()  # what was filled in or understood while the model was made
+    notes: Sequence[str] = ()  # what was filled in or understood while the model was made
     fault: str = ""  # why the weights do not fit
     until: float = float("inf")  # of `time.monotonic`: what is long ends here
-    hopeless: bool = field(default=False)  # whether a look has found that nothing sensible can follow
+    hopeless: bool = False  # whether a look has found that nothing sensible can follow
 
     @property
     def batch(self) -> Batch | None:
@@ -57,39 +57,21 @@ class Subject:
         return self.capture is not None or bool(said & {"local_steps", "local_rate", "optimizer", "epochs"})
 
 
-def open_subject(tables: dict[str, Any], seconds: float) -> Subject:
+def open_subject(config: AuditConfig, by_budget: Mapping[str, AuditConfig], seconds: float) -> Subject:
     """ConfigError if the settings, the data or the model cannot be used at all."""
-    until = time.monotonic() + seconds
-    config = from_tables(tables)
+    given: dict[str, Any] = {"config": config, "by_budget": by_budget, "until": time.monotonic() + seconds}
     scenario = config.scenario
     dataset = data.load(scenario.data, **scenario.data_options) if scenario.data else None
     with collect_notes() as notes:
         if scenario.capture:
             capture = load_capture(scenario.capture)
             model = model_as_sent(capture, config)
-            return Subject(
-                tables=tables,
-                config=config,
-                model=model,
-                dataset=dataset,
-                training=capture.training,
-                capture=capture,
-                notes=tuple(notes),
-                until=until,
-            )
+            given |= {"capture": capture, "training": capture.training, "notes": notes}
+            return Subject(model=model, dataset=dataset, **given)
         assert dataset is not None
         model, fault = _load(config, dataset)
     training = training_of(scenario, loss_for(scenario, dataset))
-    return Subject(
-        tables=tables,
-        config=config,
-        model=model,
-        dataset=dataset,
-        training=training,
-        notes=tuple(notes),
-        fault=fault,
-        until=until,
-    )
+    return Subject(model=model, dataset=dataset, training=training, fault=fault, notes=notes, **given)
 
 
 def _load(config: AuditConfig, dataset: Dataset) -> tuple[nn.Module, str]:

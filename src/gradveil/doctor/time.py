@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import get_args
 
 from gradveil.audit.estimate import estimate, rates_of
 from gradveil.config.build import build
-from gradveil.config.load import from_tables
-from gradveil.config.schema import Effort
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
 
@@ -17,8 +14,8 @@ LONG = 3600.0
 
 def look_at_time(subject: Subject) -> Iterator[Finding]:
     rates, times = None, {}
-    for budget in get_args(Effort):
-        audit = build(from_tables({**subject.tables, "budget": budget}), subject.dataset, replays=False)
+    for budget, config in subject.by_budget.items():
+        audit = build(config, subject.dataset, replays=False)
         rates = rates or rates_of(audit, rough=True)
         times[budget] = estimate(audit, rates=rates, rough=True).most
     chosen = times[subject.config.budget]
