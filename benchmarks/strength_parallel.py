@@ -52,7 +52,7 @@ def missing(strength: Strength, folder: Path) -> list[Setting]:
     return sorted(left, key=duration, reverse=True)
 
 
-def duration(setting: Setting) -> tuple[int, int]:
+def duration(setting: Setting) -> tuple[float, float]:
     """What takes longest is greatest: the time of a search, then that of what all pay for its setup."""
     return setting.search_steps("full") * setting.cost, setting.cost
 
