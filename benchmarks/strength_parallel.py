@@ -5,7 +5,7 @@
 
 Settings that take longest begin first. A setting has its own file in the folder, so processes do not meet, and what is
 there is not run again, attack by attack: the same command goes on after `--seconds`. It needs neither typer nor jinja2.
-The table is made afterwards, with peers if there are any, by `gradveil bench strength` with the same folder.
+`--table` makes the table of all settings in the folder that are complete, on any machine that has jinja2.
 """
 
 from __future__ import annotations
@@ -29,6 +29,12 @@ def main() -> None:
     args = arguments()
     given = dict(text.split("=", 1) for text in args.pictures)
     strength = Strength(extent=args.settings, pictures=given, only=tuple(args.only), steps=args.steps)
+    if args.table:
+        from gradveil.bench.strength.run import table_of
+        from gradveil.bench.strength.table import sentences
+
+        print("\n".join(sentences(table_of(args.out))))
+        return
     if args.one:
         torch.set_num_threads(1)
         (setting,) = Strength(extent=args.settings, pictures=given, only=(args.one,), steps=args.steps).settings()
@@ -46,7 +52,7 @@ def missing(strength: Strength, folder: Path) -> list[Setting]:
     return sorted(left, key=duration, reverse=True)
 
 
-def duration(setting: Setting) -> tuple[int, int]:
+def duration(setting: Setting) -> tuple[float, float]:
     """What takes longest is greatest: the time of a search, then that of what all pay for its setup."""
     return setting.search_steps("full") * setting.cost, setting.cost
 
@@ -88,6 +94,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=None)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop whatever still runs after so long")
+    parser.add_argument("--table", action="store_true", help="run nothing, make the table of what is there")
     parser.add_argument("--one", help="the setting of a process that this script started")
     return parser.parse_args()
 

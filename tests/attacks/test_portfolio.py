@@ -160,3 +160,14 @@ def test_what_explains_less_takes_no_place_however_smooth_and_what_found_nothing
     assert score_of(nothing).isnan().all()
     none = torch.full((2,), torch.inf)
     assert torch.equal(keep_better(nothing, rough, none, [0, 1])[0].images, rough.images)
+
+
+def test_a_batch_in_another_order_with_its_own_labels_is_the_same_batch() -> None:
+    own = scene(smooth(), 2, 3)
+    seen = seen_in(own)
+    assert seen.labels is not None
+    found = torch.ones(2, 3, dtype=torch.bool)
+    images, labels = own.private.images.flip(1), seen.labels.flip(1)
+    turned = Reconstruction(images=images, labels=labels, found=found, loss=torch.zeros(2))
+    assert compare(turned, seen).loss.max() < 1e-9
+    assert compare(replace(turned, labels=seen.labels), seen).loss.min() > 1e-6

@@ -75,11 +75,12 @@ def test_the_picture_comes_out(model: Callable[[], nn.Module]) -> None:
 
 @pytest.mark.parametrize("shape", [ODD, (3, 16, 16)])
 def test_lenet_in_float32(shape: tuple[int, int, int]) -> None:
+    """Equations through flat parts of an activation weigh less: with equal weights it is 81 dB in color."""
     channels = shape[0]
     scenario = scenario_of(
         MODELS["lenet"](classes=CLASSES, shape=shape, mean=MEAN[:channels], std=STD[:channels]), shape
     )
-    assert (quality(r_gap().reconstruct(seen_in(scenario), Seed(0)), scenario) > 45).all()
+    assert (quality(r_gap().reconstruct(seen_in(scenario), Seed(0)), scenario) > 100).all()
 
 
 def test_what_the_replay_does_not_confirm_is_not_found() -> None:

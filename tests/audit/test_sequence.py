@@ -13,6 +13,7 @@ from gradveil.attacks.autoattack import autoattack
 from gradveil.attacks.linear import linear
 from gradveil.audit.audit import Audit, run_audit
 from gradveil.audit.results import Run, read_run
+from gradveil.audit.schedule import shards, waves
 from gradveil.audit.table import as_csv
 from gradveil.audit.verdict import Verdict, judge
 from gradveil.core.attack import Attack
@@ -51,6 +52,14 @@ def test_what_leaked_is_not_attacked_again(tmp_path: Path) -> None:
 def test_the_order_is_that_of_the_attacks(tmp_path: Path) -> None:
     run_audit(in_order({"first": Noise(), "linear": linear()}), tmp_path / "run")
     assert attempts(tmp_path / "run")["none", "first"] == attempts(tmp_path / "run")["none", "linear"] == 5
+
+
+@pytest.mark.parametrize(("attacks", "shown"), [(("linear", "second"), "linear"), (("second",), "second")])
+def test_undefended_pictures_come_first_but_those_of_the_last_of_several(attacks: tuple[str, ...], shown: str) -> None:
+    known = {"linear": linear(), "second": Noise()}
+    groups = list(shards(in_order({name: known[name] for name in attacks}), Compute(), 10))
+    first, *_ = waves(groups, list(attacks))
+    assert [(group[0].label, group[0].attack, group[0].control) for group in first] == [("none", shown, "")]
 
 
 def against_noise(tmp_path: Path, scale: float, **changes) -> tuple[Run, Verdict, set[str]]:

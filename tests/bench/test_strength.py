@@ -21,7 +21,7 @@ from gradveil.bench.strength.cases import Case, make_case, victims
 from gradveil.bench.strength.contest import OURS, Entry, judge, judge_blank, steps_within
 from gradveil.bench.strength.measure import Strength, is_complete
 from gradveil.bench.strength.peers import describe_case, export_case, read_peer
-from gradveil.bench.strength.run import TABLE, run
+from gradveil.bench.strength.run import TABLE, run, table_of
 from gradveil.bench.strength.settings import SETTINGS, Setting, list_settings
 from gradveil.bench.strength.table import COLUMNS, compare, make_rows, sentences
 from gradveil.cli import main
@@ -117,7 +117,7 @@ def test_a_search_gets_the_steps_that_fit_the_time(case: Case, monkeypatch: pyte
     assert steps_within(lambda: Search(1), case, 51.0, Seed(0), Compute()) is None  # type: ignore[arg-type, return-value]
 
 
-def test_a_slow_search_is_timed_by_its_first_steps(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_is_too_slow_is_not_timed_again(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     timed: list[int] = []
 
     def run_timed(attack: Any, *_: object) -> SimpleNamespace:
@@ -129,7 +129,7 @@ def test_a_slow_search_is_timed_by_its_first_steps(case: Case, monkeypatch: pyte
     def make(*, steps: int = 7) -> Any:
         return SimpleNamespace(steps=steps, check=lambda seen: None)
 
-    assert steps_within(make, case, 60.0, Seed(0), Compute()) == 60
+    assert steps_within(make, case, contest.FEWEST - 1.0, Seed(0), Compute()) == contest.FEWEST
     assert timed == [contest.FEW]
 
 
@@ -276,6 +276,12 @@ def test_a_setting_that_was_cut_goes_on_where_it_ended(
     assert again[OURS].seconds == 0.25  # not run again
     assert is_complete(path)
     assert set(again) == {entry["attack"] for entry in whole["entries"]}
+    (tmp_path / "half.json").write_text(json.dumps(cut))
+    assert {row.entry.attack: row.entry for row in table_of(tmp_path)} == again
+    assert {row["setting"] for row in json.loads((tmp_path / TABLE).read_text())["rows"]} == {name}
+    path.write_text("{}")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        table_of(tmp_path)
     assert not is_complete(tmp_path / "absent.json")
 
 

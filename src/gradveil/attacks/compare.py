@@ -19,10 +19,11 @@ from gradveil.engine.priors.prior import TotalVariation
 def compare(got: Reconstruction, seen: Observation) -> Reconstruction:
     """With 1 - cosine over all layers as its loss, whatever the attack minimized; one that broke down stays so.
 
-    What it supposes to have been fed is left out: of several attacks only some suppose anything.
+    Its own labels count, given ones too: a closed form may find a batch in another order. What it supposes to have been
+    fed is left out: of several attacks only some suppose anything.
     """
     like = next(iter(seen.update.values()))
-    seen = replace(seen, labels=got.labels.to(like) if seen.labels is None else seen.labels)
+    seen = replace(seen, labels=got.labels.to(like))
     matcher, images = Loop(OneTrial.of(seen, Cosine())), got.images.to(like).nan_to_num(0, 0, 0)
     views = seen.knowledge.views  # an attack reports the picture as fed or before that
     match = torch.stack([matcher(images)[0], *(matcher(view.apply(images))[0] for view in views)]).amin(0)

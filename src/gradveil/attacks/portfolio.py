@@ -1,7 +1,7 @@
 """The strongest search in full, and a race of the others for the pictures that it does not find.
 
-`coarse-to-fine` beats every other search at equal time wherever it finds its way, so it runs first and takes most of
-the time. No search is best everywhere: for each client whose update it leaves open, the others then run their whole
+`coarse-to-fine` beats the other searches at equal time where it finds its way, so it runs first and takes most of the
+time. No search is best everywhere: for each client whose update it leaves open, the others then run their whole
 schedule with few steps, and what is ahead of it by the attacker's own match runs in full. The best of all results is
 reported. Nothing of it sees the truth. One attack with its own controls: an arm that is no arm by itself is of no use
 to its verdict.

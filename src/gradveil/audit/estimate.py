@@ -30,7 +30,7 @@ from gradveil.lineup.candidates import Gallery
 PROBE = invertgrad(steps=1000, restarts=1, tv=1e-2)  # what a step is timed by first
 FEW = 2  # evaluations to begin with
 BEGIN, TELLING = 0.1, 0.3  # seconds: to begin with, and of a difference between two runs that is no chance
-SLOW = 0.5  # seconds of one client's step, above which it is measured once for all defenses
+SLOW = 0.05  # seconds of one client's step or closed form, above which it is measured once for all defenses
 CANDIDATES = (4, 12)  # by which a line-up is timed; a quarter of them where a step is slow
 
 
@@ -87,11 +87,19 @@ class Rates:
         if cell.method.evaluations is None and self.rough:
             return Part(name=cell.attack, least=0.0, most=0.0)
         if cell.method.evaluations is None:
-            whole = self._remember(("whole", *cell.place, len(cell.scenario.names)), lambda: self._run_first(cell))
-            return Part(name=cell.attack, least=whole.fixed, most=whole.fixed)
+            seconds = len(cell.scenario.names) * self.of_closed_form(cell).fixed
+            return Part(name=cell.attack, least=seconds, most=seconds)
         cost = self.of_steps(cell)
         least, most = cell.method.evaluations
         return Part(name=cell.attack, least=cost.fixed + least * cost.each, most=cost.fixed + most * cost.each)
+
+    def of_closed_form(self, cell: Cell) -> Cost:
+        """On one client. What takes long is run once for all defenses."""
+        for_all = ("whole", cell.scenario.name, cell.attack)
+        if for_all in self.costs and self.costs[for_all].fixed > SLOW:
+            return self.costs[for_all]
+        found = self._remember(("whole", *cell.place), lambda: Cost(fixed=self._run_first(cell), each=0.0))
+        return self.costs.setdefault(for_all, found)
 
     def of_steps(self, cell: Cell) -> Cost:
         """By a plain search on one client; where that is quick by the attack itself, cut short, on all of them."""
@@ -121,9 +129,8 @@ class Rates:
         each = max(more - few, 0.0) / (counts[1] - counts[0])
         return Cost(fixed=(1 + cell.standins) * max(few - each * counts[0], 0.0), each=each)
 
-    def _run_first(self, cell: Cell) -> Cost:
-        seconds = timed(run_cell, first_of(cell), self.judge)
-        return Cost(fixed=seconds * len(cell.scenario.names), each=0.0)
+    def _run_first(self, cell: Cell) -> float:
+        return timed(run_cell, first_of(cell), self.judge)
 
     def _remember(self, kind: tuple[Any, ...], measure: Any) -> Cost:
         if kind not in self.costs:

@@ -17,7 +17,8 @@ COLOR = ("RGB", "RGBA", "RGBX")
 def is_sixteen(image: ImageFile.ImageFile) -> bool:
     """By what is stored: a color of 16 bits is "RGB;16B" there and plain "RGB" as a mode."""
     stored = _stored(image)
-    return ";16" in stored and ";16S" not in stored and image.mode in ("I;16", "I;16B", "I;16L", "I", *COLOR)
+    odd = ";16S" in stored or "LA;16" in stored  # signed, or gray with transparency: Pillow has no lower bytes of it
+    return ";16" in stored and not odd and image.mode in ("I;16", "I;16B", "I;16L", "I", *COLOR)
 
 
 def _stored(image: ImageFile.ImageFile) -> str:

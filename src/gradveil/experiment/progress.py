@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 
 
 class Progress(Protocol):
-    """What `audit.run` tells about its cells. A cell is one attack on one defense. `begin(0)`: nobody knows how many."""
+    """What `audit.run` tells about its cells. A cell is one attack on one defense; `begin(0)`: their number is open."""
 
     def begin(self, cells: int) -> None: ...
     def start(self, cell: str, trials: int) -> None: ...

@@ -71,12 +71,9 @@ class Layer:
         assert isinstance(self.module, nn.Conv2d)
         return {key: getattr(self.module, key) for key in ("stride", "padding", "dilation")}
 
-    def undo_activation(self, out: Tensor, slope: Tensor) -> tuple[Tensor, Tensor]:
-        """From what came out of the activation behind this layer, and the loss's slope there, to before it."""
-        if self.undo is None:
-            return out, slope
-        before, slopes = self.undo(out)
-        return before, slope * slopes
+    def undo_activation(self, out: Tensor) -> tuple[Tensor, Tensor]:
+        """From what came out of the activation behind this layer to what went in, and the activation's slope there."""
+        return (out, torch.ones_like(out)) if self.undo is None else self.undo(out)
 
     def pull(self, slope: Tensor) -> Tensor:
         """The loss's slope by what went in."""
@@ -96,9 +93,9 @@ class Layer:
         """The transpose of `forward`."""
         return conv2d_input((1, *self.shape), self.weight, made.unsqueeze(0), **self.geometry)[0]
 
-    def forward_size(self) -> Tensor:
-        """Sum of squares of the matrix of `forward`."""
-        return F.conv2d(self.weight.new_ones(self.shape), self.weight.square(), **self.geometry).sum()
+    def row_sizes(self) -> Tensor:
+        """Sums of squares of the rows of the matrix of `forward`, of the shape of what comes out."""
+        return F.conv2d(self.weight.new_ones(self.shape), self.weight.square(), **self.geometry)
 
     def gradient_matrix(self, slope: Tensor) -> Tensor:
         """One channel's numbers to its weights' gradient, the same for every channel: [weight, number]"""

@@ -40,7 +40,6 @@ CONTESTANTS = (
 LEAST = 4.0  # seconds for each search, where `autoattack` is done sooner by a closed form
 FEW, MORE = 5, 15  # steps by which a search is timed
 FEWEST, MOST = 20, 24_000  # steps of a search
-LONG = 0.05  # of the time of all: the first few steps of such a search are enough to time it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,8 +102,8 @@ def steps_within(make: Callable[..., Attack], case: Case, budget: float, seed: S
         return None
     make(steps=FEW).check(case.seen)
     few = run_timed(make(steps=FEW), case, seed, compute).seconds
-    if few > budget * LONG:  # what it takes to begin is little beside the steps, and more of them would take too long
-        return max(int(budget / few * FEW), FEWEST)
+    if few * FEWEST > budget * FEW:  # not even the fewest fit, and timing more would take long
+        return FEWEST
     few, more = (run_timed(make(steps=count), case, seed, compute).seconds for count in (FEW, MORE))
     each = max((more - few) / (MORE - FEW), 1e-6)
     return int(min(max((budget - few) / each + FEW, FEWEST), MOST))

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from gradveil.bench.strength.cases import Case, check_kinds
-from gradveil.bench.strength.contest import Entry, run_contest
+from gradveil.bench.strength.contest import Entry, judge_blank, run_contest
 from gradveil.bench.strength.settings import Extent, Setting, list_settings
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import private_files, write_whole
@@ -55,12 +55,13 @@ def read_or_run(strength: Strength, case: Case, path: Path) -> list[Entry]:
     found = _read(path, asked) if path.exists() else []
     if is_complete(path):
         return found
+    known = {**asked, "torch": torch.__version__, "blank": judge_blank(case).to_json(), "gallery": len(case.gallery)}
     stream, entries = Seed(strength.seed).at("attack", case.setting.name), list[Entry]()
     for entry in run_contest(case, steps, stream, done=found):
         entries.append(entry)
         if len(entries) > len(found):
-            write_json(path, _table(asked, entries, complete=False))
-    write_json(path, _table(asked, entries, complete=True))
+            write_json(path, _table(known, entries, complete=False))
+    write_json(path, _table(known, entries, complete=True))
     return entries
 
 
@@ -72,9 +73,17 @@ def is_complete(path: Path) -> bool:
         return False
 
 
-def _table(asked: Mapping[str, Any], entries: Sequence[Entry], *, complete: bool) -> dict[str, Any]:
-    every = [entry.to_json() for entry in entries]
-    return {**asked, "torch": torch.__version__, "complete": complete, "entries": every}
+def read_setting(path: Path) -> tuple[list[Entry], Entry, int]:
+    """The entries in a setting's file, that of a blank picture, and among how many pictures each is sought."""
+    try:
+        table = json.loads(path.read_text())
+        return [Entry(**one) for one in table["entries"]], Entry(**table["blank"]), table["gallery"] + 1
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(f"{path}: cannot be read, {error}, remove it", key="out") from error
+
+
+def _table(known: Mapping[str, Any], entries: Sequence[Entry], *, complete: bool) -> dict[str, Any]:
+    return {**known, "complete": complete, "entries": [entry.to_json() for entry in entries]}
 
 
 def _read(path: Path, asked: Mapping[str, Any]) -> list[Entry]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from gradveil.bench.engine import machine
 from gradveil.bench.strength.cases import Case, make_case
 from gradveil.bench.strength.contest import Entry, judge_blank
-from gradveil.bench.strength.measure import Strength, read_or_run, write_json
+from gradveil.bench.strength.measure import Strength, is_complete, read_or_run, read_setting, write_json
 from gradveil.bench.strength.peers import Peer, export_case, read_peer
 from gradveil.bench.strength.settings import Setting
 from gradveil.bench.strength.table import Row, make_rows, to_json
@@ -35,6 +35,16 @@ def run(
         rows += run_setting(strength, setting, folder, others)
     about = {"settings": strength.extent, "steps": strength.steps, "seed": strength.seed, **machine("cpu")}
     write_json(folder / TABLE, to_json(rows, about))
+    return rows
+
+
+def table_of(folder: Path) -> list[Row]:
+    """Of every complete setting in a folder, wherever it was run, written there as the table; nothing is run."""
+    rows: list[Row] = []
+    for path in sorted(folder.glob("*.json")):
+        if path.name != TABLE and is_complete(path):
+            rows += make_rows(path.stem, *read_setting(path))
+    write_json(folder / TABLE, to_json(rows, {"settings": "as in the folder"}))
     return rows
 
 
