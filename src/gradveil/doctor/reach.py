@@ -6,20 +6,14 @@ from collections.abc import Iterator
 
 from gradveil.audit.audit import Audit
 from gradveil.audit.lineup_plan import auto_size
-from gradveil.audit.plan import clients_of
-from gradveil.config.build import build
-from gradveil.core.defense import Defense
-from gradveil.core.errors import NotApplicableError
 from gradveil.core.law import Round
-from gradveil.core.seeds import Seed
-from gradveil.core.server import observe, observe_agreed, observe_received
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
 
 
 def look_at_reach(subject: Subject) -> Iterator[Finding]:
-    audit = build(subject.config, subject.dataset, replays=False)
-    left_out = find_left_out(audit)
+    audit = subject.audit
+    left_out = subject.left_out
     applies = [label for label in audit.attacks if label not in left_out]
     level = "ok" if applies else "problem"
     why = "" if applies else "an audit without attacks has no verdict but that of the line-up"
@@ -28,22 +22,6 @@ def look_at_reach(subject: Subject) -> Iterator[Finding]:
         plain = reason.removeprefix(f"{label}: ").removesuffix(", choose another attack")
         yield Finding(topic="attacks", level="ok", what=f"{label} does not apply: {plain}")
     yield from _look_at_lineup(audit)
-
-
-def find_left_out(audit: Audit) -> dict[str, str]:
-    """Attacks that have nothing to work on in one client's update, and why."""
-    first, found = clients_of(audit.scenario, slice(1)), {}
-    is_received = first.received is not None
-    plain = (observe_received(first, Defense()) if is_received else observe_agreed(first, Defense(), Seed(audit.seed)))[
-        0
-    ]
-    for label, attack in audit.attacks.items():
-        plants = "malicious" in attack.requires
-        try:
-            attack.check(observe(first, Defense(), attack, Seed(audit.seed))[0] if plants else plain)
-        except NotApplicableError as error:
-            found[label] = str(error)
-    return found
 
 
 def _look_at_lineup(audit: Audit) -> Iterator[Finding]:

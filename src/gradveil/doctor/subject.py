@@ -6,21 +6,27 @@ import copy
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
 from gradveil import data
+from gradveil.audit.audit import Audit
+from gradveil.audit.plan import clients_of
 from gradveil.capture.format import Capture
 from gradveil.capture.read import load as load_capture
-from gradveil.config.build import loss_for, model_of
+from gradveil.config.build import build, loss_for, model_of
 from gradveil.config.captured_audit import model_as_sent
 from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.schema import AuditConfig
 from gradveil.config.training import training_of
-from gradveil.core.errors import ConfigError
+from gradveil.core.defense import Defense
+from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.seeds import Seed
+from gradveil.core.server import observe, observe_agreed, observe_received
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.defenses import DEFENSES
@@ -49,6 +55,19 @@ class Subject:
             return None
         count = self.config.scenario.batch_size
         return Batch(self.dataset.images[:count], self.dataset.targets[:count])
+
+    @cached_property
+    def audit(self) -> Audit:
+        """The audit to come. Captured rounds are not played again for it, and weights are not read again."""
+        bare = replace(self.config, scenario=replace(self.config.scenario, weights=""))
+        audit = build(bare, self.dataset, replays=False)
+        trained = bool(self.config.scenario.weights)
+        return replace(audit, scenario=replace(audit.scenario, model=self.model, trained=trained))
+
+    @cached_property
+    def left_out(self) -> dict[str, str]:
+        """Attacks that have nothing to work on in one client's update, and why."""
+        return find_left_out(self.audit)
 
     @property
     def is_declared(self) -> bool:
@@ -84,3 +103,19 @@ def _load(config: AuditConfig, dataset: Dataset) -> tuple[nn.Module, str]:
         return load_checkpoint(copy.deepcopy(plain), Path(config.scenario.weights), defenses), ""
     except ConfigError as error:
         return plain, str(error)
+
+
+def find_left_out(audit: Audit) -> dict[str, str]:
+    """Attacks that have nothing to work on in one client's update, and why."""
+    first, found = clients_of(audit.scenario, slice(1)), {}
+    is_received = first.received is not None
+    plain = (observe_received(first, Defense()) if is_received else observe_agreed(first, Defense(), Seed(audit.seed)))[
+        0
+    ]
+    for label, attack in audit.attacks.items():
+        plants = "malicious" in attack.requires
+        try:
+            attack.check(observe(first, Defense(), attack, Seed(audit.seed))[0] if plants else plain)
+        except NotApplicableError as error:
+            found[label] = str(error)
+    return found

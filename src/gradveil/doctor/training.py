@@ -14,8 +14,8 @@ def look_at_training(subject: Subject) -> Iterator[Finding]:
     steps = training.for_examples(count).steps
     size = min(training.batch_size or count, count)
     more = f", {training.summary}" if training.summary else ""
-    what = f"{count} picture{'s' * (count > 1)} a client, {steps} step{'s' * (steps > 1)} on {size}, rate {training.rate:g}, "
-    what += f"{training.loss}{more}"
+    pictures, turns = f"{count} picture{'s' * (count > 1)}", f"{steps} step{'s' * (steps > 1)}"
+    what = f"{pictures} a client, {turns} on {size}, rate {training.rate:g}, {training.loss}{more}"
     yield Finding(topic="training", level="ok", what=what)
     if not subject.is_declared:
         yield Finding(
