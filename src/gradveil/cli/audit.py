@@ -35,6 +35,7 @@ from gradveil.cli._help import (
 from gradveil.cli._output import print_table
 
 if TYPE_CHECKING:
+    from gradveil.audit.audit import Audit
     from gradveil.audit.verdict import Verdict
     from gradveil.config import AuditConfig
     from gradveil.core.compute import Compute
@@ -299,6 +300,9 @@ def audit(
         bool, OUT("Print how long the run would take on this machine, by part and by budget; run nothing.", "--dry-run")
     ] = False,
     yes: Annotated[bool, OUT("Start a run of more than an hour without asking.", "--yes")] = False,
+    no_doctor: Annotated[
+        bool, OUT("Start even where the first look at the model says that nothing can come of it.", "--no-doctor")
+    ] = False,
 ) -> None:
     """Attack the updates of a model's clients under each defense, and report what was reconstructed.
 
@@ -339,7 +343,9 @@ def audit(
     check_out(out)
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
-    output = Output(redact=redact, as_json=as_json, quiet=quiet, yes=yes, claim=claim, fail_on=fails)
+    output = Output(
+        redact=redact, as_json=as_json, quiet=quiet, yes=yes, examine=not no_doctor, claim=claim, fail_on=fails
+    )
     with allow_pickles(allow_pickle):
         if dry_run:
             by_budget = {name: config_of(config, given | {"--budget": name}) for name in EFFORTS}
@@ -355,6 +361,7 @@ class Output:
     as_json: bool
     quiet: bool
     yes: bool
+    examine: bool
     claim: float | None
     fail_on: frozenset[str]
 
@@ -367,6 +374,8 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
     from gradveil.report.conclude import conclude
 
     audit = build(config)
+    if output.examine:
+        examine(audit, output.quiet)
     if not output.quiet and (note := describe_changed_model(audit.scenario.model, audit.defenses)):
         print(note, file=sys.stderr)
     if not output.quiet:
@@ -375,6 +384,20 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
     print_verdict(verdict, folder, output)
     exit_if_failed(verdict, output.fail_on)
+
+
+def examine(audit: Audit, quiet: bool) -> None:
+    """The quick part of `gradveil doctor`. ConfigError where no attack can say anything."""
+    from gradveil.core.errors import ConfigError
+    from gradveil.doctor.signal import find_hopeless_scenario
+
+    if (found := find_hopeless_scenario(audit.scenario)) is not None:
+        raise ConfigError(f"model: {found.what}: {found.why}; {found.do}, or audit it with `no_doctor`")
+    replays = {c: one for c, one in audit.origin.get("replay", {}).items() if one.startswith("not reproduced")}
+    for client, summary in replays.items() if not quiet else ():
+        print(f"{client}: {summary}", file=sys.stderr)
+    if replays and not quiet:
+        print("an audit of these clients ends inconclusive; gradveil capture check ranks the causes", file=sys.stderr)
 
 
 def print_verdict(verdict: Verdict, folder: Path, output: Output) -> None:

@@ -1,4 +1,4 @@
-"""`gradveil capture show`: what is in a capture, and whether it can be what it says."""
+"""`gradveil capture show` and `check`: what is in a capture, and whether pictures lead to its updates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import MODEL_FORM, NORMALIZE, NORMALIZE_FORM
+from gradveil.cli._help import DATA_OPTION, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
@@ -58,6 +58,36 @@ def show(
     for name, one in clients.items():
         typer.echo(f"  {name}: " + ", ".join(f"{k} {v}" for k, v in one.items()))
     typer.echo("\n".join(f"note: {note}" for note in notes) or "notes: none")
+
+
+@capture.command("check")
+def check(
+    file: Annotated[Path, typer.Argument(help="A capture file.", metavar="FILE", show_default=False)],
+    data: Annotated[
+        str, typer.Option(help="The captured clients' pictures.", metavar=PICTURES_FORM, show_default=False)
+    ],
+    data_option: Annotated[list[str] | None, typer.Option(help=DATA_OPTION, metavar=PAIR_FORM)] = None,
+    pictures: Annotated[
+        str | None, typer.Option(help="Row numbers in --data of the clients' pictures.", metavar="ROW,...")
+    ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model, if the capture does not name it.", metavar=MODEL_FORM)
+    ] = None,
+    normalize: Annotated[str | None, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
+    seconds: Annotated[float, typer.Option(help="Look for causes for about so long.", min=1)] = 20.0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
+) -> None:
+    """Play the captured clients again and, if their pictures do not lead to their updates, say why.
+
+    Exit code 0: they do. 1: they do not. 2: bad input. It is the part of `gradveil doctor` that is about a capture.
+    """
+    from gradveil.cli._options import config_of
+    from gradveil.cli.doctor import report
+    from gradveil.doctor.diagnose import CAPTURED, diagnose_config
+
+    given = {"--capture": str(file), "--data": data, "--data-option": data_option, "--pictures": pictures,
+             "--model": model, "--normalize": normalize}  # fmt: skip
+    report(diagnose_config(config_of(None, given), {}, seconds, CAPTURED), as_json)
 
 
 def about(found: Capture) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -122,34 +122,40 @@ def doctor(
     by_budget = {name: config_of(config, given | {"--budget": name}) for name in EFFORTS}
     with allow_pickles(allow_pickle):
         found = diagnose_config(config_of(config, given), by_budget, seconds)
-    report(found, as_json)
+    report(found, as_json, " --allow-pickle" if allow_pickle else "")
 
 
-def report(found: Diagnosis, as_json: bool) -> None:
-    """Print the findings, and leave with exit code 1 if there is a problem."""
+def report(found: Diagnosis, as_json: bool, more: str = "") -> None:
+    """Print the findings, and leave with exit code 1 if there is a problem. `more` belongs to the command."""
+    from dataclasses import replace
+
     from gradveil.cli import app
+
+    lines = [replace(one, what=one.what + more) if one.topic == "command" else one for one in found.findings]
+    found = replace(found, findings=tuple(lines))
 
     options = options_of(app, ["audit"])
     if as_json:
         typer.echo(in_words(json.dumps(found.to_json(), indent=2), options))
     else:
-        typer.echo("\n".join(in_words(line, options) for line in write(found.by_level)))
+        typer.echo("\n".join(write(found.by_level, options)))
         problems = len(found.problems)
         typer.echo(f"\n{problems} problem{'s' * (problems != 1)} found in {found.seconds:.1f} seconds")
     if not found.is_well:
         raise typer.Exit(UNWELL)
 
 
-def write(findings: Sequence[Finding]) -> list[str]:
-    """Each with why it matters and what to do, indented."""
+def write(findings: Sequence[Finding], options: Mapping[str, str]) -> list[str]:
+    """Each with why it matters and what to do, indented; a command on one line, to be copied."""
     lines: list[str] = []
     for one in findings:
-        lines += _wrap(f"{SIGNS[one.level]}: {one.topic}: {one.what}", "", "  ")
+        what = f"{SIGNS[one.level]}: {one.topic}: {in_words(one.what, options)}"
+        lines += [what] if one.topic == "command" else _wrap(what, "", "  ")
         for word, text in (("why", one.why), ("do", one.do)):
-            lines += _wrap(f"{word}: {text}", "  ", "    ") if text else []
+            lines += _wrap(f"{word}: {in_words(text, options)}", "  ", "    ") if text else []
     return lines
 
 
 def _wrap(text: str, first: str, rest: str) -> list[str]:
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
-                         break_on_hyphens=False)  # fmt: skip
+    plain: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
+    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, **plain)

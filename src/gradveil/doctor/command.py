@@ -32,7 +32,7 @@ def list_settings(config: AuditConfig) -> Iterator[str]:
         value = getattr(config.scenario if table else config, name)
         if name == "data_options":
             for option, one in value.items():
-                if one != options_of(DATASETS[loader_of(config.scenario.data)]).get(option):
+                if one != options_of(DATASETS[loader_of(config.scenario.data)])[option].default:
                     yield f"`data_options = {option}={one}`"
         elif key in ("defense", "attack"):
             yield from (f"`{key} = {format_choice(choice)}`" for choice in value.values())

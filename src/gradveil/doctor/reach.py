@@ -19,7 +19,7 @@ def look_at_reach(subject: Subject) -> Iterator[Finding]:
     why = "" if applies else "an audit without attacks has no verdict but that of the line-up"
     yield Finding(topic="attacks", level=level, what=f"apply: {', '.join(applies) or 'none'}", why=why)
     for label, reason in left_out.items():
-        plain = reason.removeprefix(f"{label}: ").removesuffix(", choose another attack")
+        plain = reason.removeprefix(f"{label}: ").partition(", choose ")[0]
         yield Finding(topic="attacks", level="ok", what=f"{label} does not apply: {plain}")
     yield from _look_at_lineup(audit)
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.capture.causes.story import train_once
-from gradveil.core.scenario import LocalTraining
+from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.types import Batch
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
@@ -33,6 +33,14 @@ def _noise(shape: tuple[int, int, int], subject: Subject) -> Batch:
     return Batch(torch.rand(PICTURES, *shape, generator=rng), labels)
 
 
+def find_hopeless_scenario(scenario: Scenario) -> Finding | None:
+    """Of the first client, where somebody knows its pictures."""
+    if not scenario.has_truth:
+        return None
+    images, labels = (part[0, :PICTURES].float() for part in scenario.private)
+    return find_hopeless(scenario.model, Batch(images, labels), scenario.training)
+
+
 def find_hopeless(model: nn.Module, batch: Batch, training: LocalTraining) -> Finding | None:
     """Why no attack can say anything, whatever it does. `batch`: pictures of one client."""
     with torch.no_grad():
@@ -43,9 +51,9 @@ def find_hopeless(model: nn.Module, batch: Batch, training: LocalTraining) -> Fi
             "no loss and no gradient can be computed",
             "check the weights, and the range of values that the model expects",
         )
-    if len(logits) > 1 and bool((logits == logits[:1]).all()):
+    if bool((logits == logits[:1]).all()) and _has_one_update(model, batch, training):
         return _report(
-            "the model gives the same outputs for every picture",
+            "the model's outputs and updates are the same for every picture",
             "its update cannot tell pictures apart",
             "check that forward() uses its input, and that the weights are those of a trained model",
         )
@@ -70,6 +78,16 @@ def _differing(images: Tensor) -> Tensor:
     if len(images) > 1 and not torch.equal(images[0], images[1]):
         return images[:PICTURES]
     return torch.cat([images[:1], 1 - images[:1]])
+
+
+def _has_one_update(model: nn.Module, batch: Batch, training: LocalTraining) -> bool:
+    """Whether two pictures of one label have the same update: a head of zeros gives the same outputs, and learns."""
+    labels = batch.labels[:1].expand(PICTURES, -1)
+    one, other = (
+        train_once(model, Batch(picture.expand(PICTURES, -1, -1, -1), labels), training)
+        for picture in _differing(batch.images)
+    )
+    return all(torch.equal(one[name], other[name]) for name in one)
 
 
 def _report(what: str, why: str, do: str) -> Finding:

@@ -60,7 +60,8 @@ class Subject:
     def audit(self) -> Audit:
         """The audit to come. Captured rounds are not played again for it, and weights are not read again."""
         bare = replace(self.config, scenario=replace(self.config.scenario, weights=""))
-        audit = build(bare, self.dataset, replays=False)
+        with collect_notes():  # which were said before
+            audit = build(bare, self.dataset, replays=False)
         trained = bool(self.config.scenario.weights)
         return replace(audit, scenario=replace(audit.scenario, model=self.model, trained=trained))
 

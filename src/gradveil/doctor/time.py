@@ -7,7 +7,7 @@ through a client's round.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import chain
 
@@ -15,6 +15,7 @@ import torch
 
 from gradveil.audit.audit import Audit
 from gradveil.audit.estimate import Cost, Rates, add_up, rates_of
+from gradveil.audit.plan import Cell
 from gradveil.audit.schedule import shards
 from gradveil.capture.causes.story import train_once
 from gradveil.config.build import build
@@ -23,6 +24,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.types import Batch
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
+from gradveil.models.notes import collect_notes
 
 LONG = 3600.0
 SLOW = 0.1  # seconds of a gradient
@@ -32,12 +34,15 @@ FEW = 2  # pictures
 def look_at_time(subject: Subject) -> Iterator[Finding]:
     audit, compute = subject.audit, Compute()
     left_out = subject.left_out
-    rates = _measure(audit)
-    times = {}
+    rates, times = rates_of(audit, rough=True), {}
+    seconds, steps = time_gradient(audit)
     for budget, config in subject.by_budget.items():
         whole = audit if budget == subject.config.budget else _build_untrained(config, subject)
         kept = replace(whole, attacks={k: v for k, v in whole.attacks.items() if k not in left_out})
-        parts = add_up(map(rates.of_cell, chain.from_iterable(shards(kept, compute, compute.shard))))
+        cells: Iterable[Cell] = chain.from_iterable(shards(kept, compute, compute.shard))
+        if seconds > SLOW:
+            cells = [_add_cost(rates, cell, seconds, steps) for cell in cells]
+        parts = add_up(map(rates.of_cell, cells))
         times[budget] = sum(part.most for part in parts)
     chosen = times[subject.config.budget]
     table = ", ".join(f"{budget} {describe(seconds)}" for budget, seconds in times.items())
@@ -53,30 +58,28 @@ def look_at_time(subject: Subject) -> Iterator[Finding]:
 def _build_untrained(config: AuditConfig, subject: Subject) -> Audit:
     """The weights change nothing of the time, and take time to read."""
     scenario = replace(config.scenario, weights="")
-    return build(replace(config, scenario=scenario), subject.dataset, replays=False)
+    with collect_notes():
+        return build(replace(config, scenario=scenario), subject.dataset, replays=False)
 
 
-def _measure(audit: Audit) -> Rates:
-    """By one gradient through a client's round where that is slow."""
-    rates = rates_of(audit, rough=True)
-    seconds = time_gradient(audit)
-    if seconds > SLOW:
-        for scenario in (audit.scenario, *audit.also):
-            for name in (scenario.name, f"{scenario.name}-canaries"):
-                rates.costs[name, "step"] = Cost(fixed=0.0, each=seconds)
-    return rates
+def _add_cost(rates: Rates, cell: Cell, seconds: float, steps: int) -> Cell:
+    """Of a slow model nothing is measured again: a step is counted by its pictures and local steps."""
+    training = cell.scenario.training.for_examples(cell.scenario.private.images.shape[1])
+    work = cell.scenario.private.images.shape[1] * training.steps / steps
+    rates.costs.setdefault((cell.scenario.name, "step"), Cost(fixed=0.0, each=seconds * work))
+    return cell
 
 
-def time_gradient(audit: Audit) -> float:
-    """Seconds of one gradient by the pictures, through the round of the first client: by a few of them."""
+def time_gradient(audit: Audit) -> tuple[float, int]:
+    """Seconds of one gradient by one picture, through the round of the first client, and the steps of that round."""
     scenario = audit.scenario
     images, labels = (part[0, :FEW].float() for part in scenario.private)
-    share = scenario.private.images.shape[1] / len(images)
+    training = scenario.training.for_examples(len(images))
     start = time.perf_counter()
     dummies = images.clone().requires_grad_()
-    update = train_once(scenario.model, Batch(dummies, labels), scenario.training)
+    update = train_once(scenario.model, Batch(dummies, labels), training)
     torch.autograd.grad(torch.stack([one.square().sum() for one in update.values()]).sum(), dummies)
-    return share * (time.perf_counter() - start)
+    return (time.perf_counter() - start) / len(images), training.steps
 
 
 def describe(seconds: float) -> str:

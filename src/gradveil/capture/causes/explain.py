@@ -45,7 +45,7 @@ def explain(story: Story, evidence: Evidence) -> list[Explanation]:
     ranked = _search(start, evidence, slow=False)
     if evidence.is_late or (ranked and ranked[0].error <= evidence.tolerance):
         return ranked
-    return rank([*ranked, *_search(start, evidence, slow=True)], evidence.tolerance)
+    return rank([*ranked, *_search(start, evidence, slow=True)], evidence)
 
 
 def _search(start: Explanation, evidence: Evidence, slow: bool) -> list[Explanation]:
@@ -53,15 +53,16 @@ def _search(start: Explanation, evidence: Evidence, slow: bool) -> list[Explanat
     ranked, front = [], [start]
     for depth in range(DEPTH):
         found = [one for parent in front for one in _extend(parent, evidence, slow and not depth)]
-        ranked = rank([*ranked, *found], evidence.tolerance)
-        front = _choose_front(found, evidence.tolerance)
+        ranked = rank([*ranked, *found], evidence)
+        front = _choose_front(found, evidence)
         if evidence.is_late or not front or ranked[0].error <= evidence.tolerance:
             break
     return ranked
 
 
-def rank(found: list[Explanation], tolerance: float) -> list[Explanation]:
+def rank(found: list[Explanation], evidence: Evidence) -> list[Explanation]:
     """Those that fit first, the simplest of them before the others; the rest by what they leave."""
+    tolerance = evidence.tolerance
     order = list(CAUSES)
     least = min((one.error for one in found), default=0.0)
     near = ALIKE * max(least, FLOOR)
@@ -72,7 +73,7 @@ def rank(found: list[Explanation], tolerance: float) -> list[Explanation]:
             believed = max(order.index(cause) for cause in one.causes)
             return (0, len(one.causes), 0 if alike else one.error, one.freedom, believed)
         drawn = DRAWN if one.story.training.draws else 1.0
-        return (1, one.error * drawn * MORE ** (len(one.causes) - 1))
+        return (1 + _is_unlike(one, evidence), one.error * drawn * MORE ** (len(one.causes) - 1))
 
     return sorted(found, key=place)
 
@@ -84,7 +85,8 @@ def _extend(parent: Explanation, evidence: Evidence, slow: bool) -> Iterator[Exp
         if parent.causes and evidence.is_late:
             break
         error = evidence.measure(attempt.story)
-        if not error < (WORTH if parent.causes else 1.0) * parent.error:
+        is_expected = key == "optimizer" and evidence.looks_adaptive
+        if not error < (WORTH if parent.causes else 1.0) * parent.error and not is_expected:
             continue
         if attempt.name not in best or error < best[attempt.name].error:
             best[attempt.name] = _add(parent, key, attempt, error)
@@ -124,9 +126,14 @@ def _add(parent: Explanation, key: str, attempt: Attempt, error: float) -> Expla
     )
 
 
-def _choose_front(found: list[Explanation], tolerance: float) -> list[Explanation]:
+def _is_unlike(one: Explanation, evidence: Evidence) -> bool:
+    """Whether the update looks like an adaptive optimizer's and this explanation is of none."""
+    return evidence.looks_adaptive and one.story.training.optimizer == "sgd"
+
+
+def _choose_front(found: list[Explanation], evidence: Evidence) -> list[Explanation]:
     """The best of each kind, a few of them."""
     kinds: dict[tuple[object, ...], Explanation] = {}
-    for one in rank(found, tolerance):
+    for one in rank(found, evidence):
         kinds.setdefault((*sorted(one.causes), one.freedom > 0), one)
     return list(kinds.values())[:BEAM]

@@ -11,7 +11,7 @@ from gradveil.capture.causes.rate import with_rate
 from gradveil.capture.causes.story import Evidence, Story
 from gradveil.core.local_training import LocalOptimizer
 
-NEAR = 2e-3
+NEAR, ADAMW_DECAY = 2e-3, 0.01
 
 
 def change_optimizer(story: Story, evidence: Evidence) -> Iterator[Attempt]:
@@ -25,9 +25,18 @@ def change_optimizer(story: Story, evidence: Evidence) -> Iterator[Attempt]:
         name, do = f"its optimizer was {optimizer}", f'save the capture with training.optimizer = "{optimizer}"'
         if not fedsgd:
             yield Attempt(name=name, story=changed, do=do)
+        if optimizer == "adamw" and not training.weight_decay:
+            yield _decay_as_torch(changed, name, do)
         factor = evidence.factor(changed)
         if factor > 0 and abs(factor - 1) > NEAR:
             rate = float(f"{training.rate * factor:.4g}")
             more = f" and training.rate = {rate:g}"
             yield Attempt(name=f"{name}, its rate {rate:g}", story=with_rate(changed, rate), do=do + more, freedom=1,
                           quick=False)  # fmt: skip
+
+
+def _decay_as_torch(changed: Story, name: str, do: str) -> Attempt:
+    """AdamW decays by 0.01 where nobody says otherwise."""
+    story = replace(changed, training=replace(changed.training, weight_decay=ADAMW_DECAY))
+    more = f" and training.weight_decay = {ADAMW_DECAY}"
+    return Attempt(name=f"{name}, its weight decay {ADAMW_DECAY}", story=story, do=do + more, quick=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 import torch
@@ -20,6 +21,7 @@ from gradveil.core.types import Batch, Update
 
 Form = Literal["update", "negative", "weights"]
 REMEMBERED = 6  # updates that were played, the last ones
+SAMPLED, ONE_SIZE = 1_000_000, 0.35  # numbers; of the largest ones, what their mean has to be
 DRAWN = 8  # rounds that are played with draws of their own
 LIKE_A_DRAW = 0.25  # of the distance between draws: what is left where the update looks like one draw more
 
@@ -56,6 +58,13 @@ class Evidence:
     views: Callable[[], Iterable[tuple[str, Tensor]]] = tuple  # the same pictures under other resizes, and their names
     until: float = float("inf")  # of `time.monotonic`
     played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
+
+    @cached_property
+    def looks_adaptive(self) -> bool:
+        """Whether the update's numbers are of about one size, as after Adam; those of a gradient are of many."""
+        sizes = torch.cat([u.flatten().abs() for u in self.update.values()])
+        sizes = sizes[sizes > 0][:SAMPLED]
+        return len(sizes) > 0 and bool(sizes.mean() > ONE_SIZE * sizes.quantile(0.999))
 
     @property
     def is_late(self) -> bool:
