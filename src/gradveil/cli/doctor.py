@@ -157,5 +157,7 @@ def write(findings: Sequence[Finding], options: Mapping[str, str]) -> list[str]:
 
 
 def _wrap(text: str, first: str, rest: str) -> list[str]:
-    plain: dict[str, bool] = {"break_long_words": False, "break_on_hyphens": False}
-    return textwrap.wrap(text, WIDTH, initial_indent=first, subsequent_indent=rest, **plain)
+    wrapper = textwrap.TextWrapper(
+        WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False, break_on_hyphens=False
+    )
+    return wrapper.wrap(text)
