@@ -62,6 +62,7 @@ def test_a_loop_that_is_declared_as_it_is_replays() -> None:
     assert finding.level == "ok"
 
 
+@pytest.mark.more
 def test_pictures_of_others_are_not_explained_away() -> None:
     (finding,) = diagnose(Loop(name="other pictures", cause="", feed=lambda x: dataset().images[20:26]))
     assert finding.level == "problem"
