@@ -175,6 +175,10 @@ def check_out(folder: Path | None) -> None:
         raise ConfigError(f"--out: {show(str(folder))}: expected a path on one line, choose another")
     if ".." in dropwhile("..".__eq__, folder.parts):
         raise ConfigError(f"--out: {folder}: '..' may only stand at the beginning, write the path without it")
+    there = next((one for one in (folder, *folder.parents) if one.exists()), Path())
+    if not there.is_dir():
+        problem = "not a folder" if there == folder else f"cannot be made, {there} is a file"
+        raise ConfigError(f"--out: {folder}: {problem}, choose another")
     inside = [*folder.glob("*"), *folder.glob("images/*")] if folder.is_dir() else []
     for path in inside:
         if path.is_symlink():
