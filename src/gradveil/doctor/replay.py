@@ -83,6 +83,9 @@ def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, erro
     evidence = replace(evidence_of(capture, client, constants), until=subject.until, views=_list_views(subject, batch))
     ranked = explain(_declared(subject, capture, batch), evidence)
     what = f"{client}'s pictures do not lead to its update: relative error {error:.2g}"
+    if evidence.is_late:
+        do = "give more `seconds`, so that causes are tried together"
+        yield Finding(topic="replay", level="note", what="the search for causes was cut off by its time", do=do)
     likely = [one for one in ranked if one.share >= WORTH][:SHOWN]
     if not likely:
         left = pattern(evidence.update)
@@ -121,7 +124,7 @@ def _list_views(subject: Subject, batch: Batch) -> Callable[[], Iterable[tuple[s
     @cache
     def views() -> tuple[tuple[str, Tensor], ...]:
         found = []
-        for crop in CROPS:
+        for crop in sorted(CROPS, key=lambda crop: crop != options.get("crop", "center")):
             for one in FILTERS:
                 if (one, crop) == (options.get("resize", "lanczos"), options.get("crop", "center")):
                     continue

@@ -9,7 +9,7 @@ from gradveil.capture.causes import CAUSES, SAME
 from gradveil.capture.causes.cause import Attempt
 from gradveil.capture.causes.story import Evidence, Story
 
-DEPTH, BEAM = 3, 4
+DEPTH, BEAM, NEARLY = 3, 4, 1.1
 WORTH = 0.6  # of the error before: what another reason may leave at most
 SURE = 0.1  # of the tolerance: nothing further is tried
 MORE, DRAWN = 1.25, 1.25  # what another reason and draws count, where nothing fits
@@ -132,8 +132,12 @@ def _is_unlike(one: Explanation, evidence: Evidence) -> bool:
 
 
 def _choose_front(found: list[Explanation], evidence: Evidence) -> list[Explanation]:
-    """The best of each kind, a few of them."""
-    kinds: dict[tuple[object, ...], Explanation] = {}
-    for one in rank(found, evidence):
-        kinds.setdefault((*sorted(one.causes), one.freedom > 0), one)
-    return list(kinds.values())[:BEAM]
+    """The best of each kind, and those that are nearly the best of all; a few of them."""
+    ranked, kinds = rank(found, evidence), set()
+    front: list[Explanation] = []
+    for one in ranked:
+        kind = (*sorted(one.causes), one.freedom > 0)
+        if kind not in kinds or one.error <= NEARLY * ranked[0].error:
+            front.append(one)
+        kinds.add(kind)
+    return front[:BEAM]
