@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -119,8 +120,6 @@ def test_a_capture_that_replays_and_one_that_does_not(capsys: pytest.CaptureFixt
     training = LocalTraining(rate=0.05, steps=3)
     round_ = gradveil.Capture.simulate(options=options, clients=2, examples=2, training=training)
     good, bad = round_.save(tmp_path / "good.safetensors"), tmp_path / "bad.safetensors"
-    from dataclasses import replace
-
     replace(round_, training=replace(training, steps=1)).save(bad)
     data = ["--data", "photos", "--data-option", "size=16", "--data-option", "count=120"]
     code, out, _ = run(capsys, "capture", "check", str(good), *data)
@@ -132,6 +131,7 @@ def test_a_capture_that_replays_and_one_that_does_not(capsys: pytest.CaptureFixt
     assert "training.steps = 3" in out
 
 
+@pytest.mark.more
 def test_the_library_says_the_same() -> None:
     found = gradveil.diagnose(
         model="lenet", data="photos", data_options={"size": 16, "count": 120}, batch_size=4, defenses=["none"],
