@@ -160,7 +160,7 @@ def _notes(cell: LineUpCell) -> Iterator[str]:
     if not threat.knows_labels:
         yield OWN if cell.labeled else GRANTED
     training = cell.scenario.training
-    if training.order == "unknown" and training.batch_size:
+    if training.shuffles:
         yield ORDER
     if training.dropout == "on":
         yield MASKS

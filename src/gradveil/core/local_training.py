@@ -127,9 +127,14 @@ class LocalTraining:
         return not self.label_smoothing and not self.class_weights
 
     @property
+    def shuffles(self) -> bool:
+        """Whether which pictures a step takes is the client's secret."""
+        return self.order == "unknown" and self.batch_size is not None
+
+    @property
     def draws(self) -> bool:
         """Whether the client draws numbers of its own: the order of its pictures, or masks."""
-        return self.dropout == "on" or self.order == "unknown"
+        return self.dropout == "on" or self.shuffles
 
     def as_attacked(self) -> LocalTraining:
         """As an attacker runs it who knows the protocol and none of the client's draws: without dropout and rounding,
@@ -156,8 +161,7 @@ class LocalTraining:
     def unknowns(self) -> tuple[str, ...]:
         """What the attacker does not know of a round, and what it does about it."""
         notes = {
-            "order not known: every local step is taken on all pictures of the client": self.order == "unknown"
-            and bool(self.batch_size),
+            "order not known: every local step is taken on all pictures of the client": self.shuffles,
             "dropout masks not known: the attacker runs without dropout": self.dropout == "on",
             f"the update is rounded to {self.update_precision}: the attacker matches it unrounded": (
                 self.update_precision != "float32"
