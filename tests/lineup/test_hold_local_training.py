@@ -33,6 +33,12 @@ def test_an_unknown_order_is_granted_so_the_share_is_a_bound() -> None:
     assert trials_of(found) == [1] * len(trials_of(found))
 
 
+def test_crops_are_granted_so_the_share_is_a_bound() -> None:
+    found = hold(examples=2, clients=2, training=LocalTraining(augment="crop-flip", rate=0.1), standins=2)
+    assert {one.kind for one in found} == {"bound"}
+    assert sum(rank == 1 for rank in trials_of(found)) >= 10  # of 12; a crop can hide what tells two apart
+
+
 def test_dropout_is_simulated_so_the_share_is_an_estimate() -> None:
     training = LocalTraining(dropout="on", rate=0.1)
     found = hold(model=dropping(), training=training, standins=3)

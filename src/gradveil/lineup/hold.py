@@ -184,7 +184,7 @@ def prepare(client: Client, trial: Trial, gallery: Tensor) -> tuple[Guesser, Kin
     viewed = quiet.without_views if views else quiet
     first, second = (viewed.play(place, place.picture, Seed().at("line-up", "try", n)) for n in range(2))
     drawn = client.training.draws or not _is_same(first.update, second.update)
-    granted = client.training.shuffles or _fed_differs(first, second) or (drawn and client.defense.shows_draws)
+    granted = client.training.feeds_draws or _fed_differs(first, second) or (drawn and client.defense.shows_draws)
     granted = granted and not _is_kept(client, trial)
     drawn = drawn and not granted
     setting = Setting(place=place, columns=(0,), members=place.members, seed=Seed() if granted or drawn else None)
@@ -197,9 +197,9 @@ def prepare(client: Client, trial: Trial, gallery: Tensor) -> tuple[Guesser, Kin
 
 
 def _is_kept(client: Client, trial: Trial) -> bool:
-    """Whether all that was drawn is the order of a client who was not played here: it is simulated then."""
+    """Whether all that was drawn is the order or the crops of a client who was not played here: they are simulated."""
     feeds_others = any(map(client.defense.acts_at, ("data", "batch")))
-    return not trial.seeds and client.training.shuffles and not feeds_others
+    return not trial.seeds and client.training.feeds_draws and not feeds_others
 
 
 def make_settings(rounds: Sequence[tuple[Trial, int]], has_views: bool, granted: bool) -> Iterator[Setting]:
