@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from pictures import dataset, rows, sent_by
 
 from gradveil.capture import Capture
+from gradveil.capture.orders import count_orders, list_orders
 from gradveil.capture.preflight import model_of
 from gradveil.capture.replay import Replay, replay
 from gradveil.capture.truth import find
@@ -125,3 +129,85 @@ def test_rows_that_are_told_are_taken() -> None:
     for wrong in ((4,), (4, 48), (-1, 3)):
         with pytest.raises(ConfigError, match="pictures: must be 2 rows from 0 to 47"):
             find(capture, model_of(capture), {2: ("client-0",)}, dataset(), given=wrong)
+
+
+ORDINARY = {
+    "adam": (LocalTraining(optimizer="adam", rate=1e-3, epochs=2, batch_size=2), torch.optim.Adam, {}),
+    "adamw": (LocalTraining(optimizer="adamw", rate=1e-3, epochs=2, weight_decay=0.01), torch.optim.AdamW, {}),
+    "rmsprop": (LocalTraining(optimizer="rmsprop", rate=1e-3, steps=3), torch.optim.RMSprop, {}),
+    "adagrad": (LocalTraining(optimizer="adagrad", rate=1e-2, steps=3), torch.optim.Adagrad, {}),
+    "nesterov": (
+        LocalTraining(rate=1e-2, momentum=0.9, nesterov=True, epochs=2, batch_size=2),
+        torch.optim.SGD,
+        {"momentum": 0.9, "nesterov": True},
+    ),
+    "label-smoothing": (LocalTraining(rate=1e-2, steps=2, label_smoothing=0.1), torch.optim.SGD, {}),
+    "clipped": (LocalTraining(rate=1e-1, steps=2, clip_gradients=0.5), torch.optim.SGD, {}),
+    "bf16": (LocalTraining(rate=1e-2, steps=2, update_precision="bf16"), torch.optim.SGD, {}),
+}
+
+
+def sent_by_torch(
+    batch: Batch, training: LocalTraining, make: Any, options: dict[str, Any], order: Any = None
+) -> Capture:
+    """A client of a plain torch loop: what it sends is a difference of weights."""
+    capture = sent_by(batch, training=training)
+    model = model_of(capture).eval()
+    before = {name: p.detach().clone() for name, p in model.named_parameters()}
+    options = {"weight_decay": training.weight_decay, **options}
+    optimizer, count = make(model.parameters(), lr=training.rate, **options), len(batch.images)
+    size = training.batch_size or count
+    for step in range(training.for_examples(count).steps):
+        first = step * size % count
+        rows_of_step = (list(range(count)) if order is None else order)[first : first + size]
+        optimizer.zero_grad()
+        labels = batch.labels[rows_of_step].argmax(-1)
+        F.cross_entropy(model(batch.images[rows_of_step]), labels, label_smoothing=training.label_smoothing).backward()
+        if training.clip_gradients:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), training.clip_gradients)
+        optimizer.step()
+    update = {name: before[name] - p.detach() for name, p in model.named_parameters()}
+    if training.update_precision == "bf16":
+        update = {name: u.bfloat16() for name, u in update.items()}
+    return replace(capture, updates={"client-0": update})
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_training_is_reproduced_from_a_file(name: str, tmp_path: Path) -> None:
+    training, make, options = ORDINARY[name]
+    file = sent_by_torch(rows(0, 4), training, make, options).save(tmp_path / "round.safetensors")
+    capture = Capture.load(file)
+    assert capture.training == training
+    assert replayed(capture, rows(0, 4)).status == "reproduced"
+    assert replayed(capture, rows(8, 4)).status == "not reproduced"
+
+
+def test_an_optimizer_that_the_capture_keeps_quiet_about_is_named() -> None:
+    capture = sent_by_torch(rows(0, 4), *ORDINARY["adam"])
+    found = replayed(replace(capture, training=replace(capture.training, optimizer="sgd")), rows(0, 4))
+    assert (found.status, found.fits) == ("not reproduced", "its optimizer was adam")
+
+
+def test_a_shuffled_order_is_found_where_there_are_few() -> None:
+    training = LocalTraining(optimizer="adam", rate=1e-3, epochs=1, batch_size=2, order="unknown")
+    capture = sent_by_torch(rows(0, 4), training, torch.optim.Adam, {}, order=[3, 1, 0, 2])
+    assert replayed(capture, rows(0, 4)).status == "reproduced"
+    assert replayed(capture, rows(8, 4)).status == "not reproduced"
+    quiet = replace(capture, training=replace(training, order="known"))
+    assert replayed(quiet, rows(0, 4)).fits == "the client shuffled its pictures (order unknown)"
+
+
+def test_a_shuffled_order_among_too_many_is_matched_without_it() -> None:
+    training = LocalTraining(rate=1e-2, epochs=2, batch_size=2, order="unknown")
+    capture = sent_by_torch(rows(0, 4), training, torch.optim.SGD, {}, order=[3, 1, 0, 2])
+    found = replayed(capture, rows(0, 4), decoys=rows(16, 32))
+    assert found.status == "alike"
+    assert found.cosine > 0.99
+    assert replayed(capture, rows(8, 4), decoys=rows(16, 32)).status == "not reproduced"
+
+
+def test_orders_are_told_apart_by_which_step_takes_what() -> None:
+    training = LocalTraining(steps=2, batch_size=2)
+    assert count_orders(training, 4) == len(list(list_orders(training, 4))) == 6
+    assert count_orders(LocalTraining(steps=2, batch_size=2), 3) == len(list(list_orders(training, 3))) == 3
+    assert not list(list_orders(LocalTraining(steps=3, batch_size=2), 4))

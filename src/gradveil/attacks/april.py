@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.closed.layer_input import LayerInput, called_layers, is_plain
 from gradveil.attacks.closed.replay import find_nothing, is_alone, verify_labels, without_decay
 from gradveil.core.attack import Attack, Reconstruction, Use
@@ -103,6 +104,7 @@ def as_rows(places: Tensor, width: int) -> Tensor:
 
 def find_embedding(seen: Observation) -> Embedding:
     """By the slopes of one random picture: those of a token are those of its place, wherever the model keeps them."""
+    require_gradients(seen, "april")
     model = in_client_mode(seen.model, seen.training).requires_grad_()
     like, rng = next(model.parameters()), Seed().at("april").rng()
     with torch.no_grad():

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.closed.replay import labels_or_even
 from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.client import in_client_mode
@@ -150,6 +151,7 @@ def _residue(weight: Tensor, inputs: Tensor) -> Float[Tensor, " client"]:
 
 def first_linear(seen: Observation, seed: Seed) -> str:
     """The name of the first linear layer to run, if a probe shows that its input is the pictures, normalized."""
+    require_gradients(seen, "linear")
     model = in_client_mode(seen.model, seen.training)
     like = next(model.parameters())
     pictures = uniform((2, *seen.shape), seed.at("probe").rng(), like)

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.imprint.readout import labels_of
 from gradveil.attacks.linear import first_linear
 from gradveil.core.attack import Attack, Reconstruction, Use
@@ -124,6 +125,7 @@ def _summing_to(bias: Tensor, push: Tensor) -> Tensor:
 
 def _only_layer(seen: Observation) -> str:
     """The name of the model's one linear layer, which sees the pictures and gives the logits."""
+    require_gradients(seen, "linear-model", exact=True)
     name = first_linear(seen, Seed())
     trained = {key.rpartition(".")[0] for key, p in seen.model.named_parameters() if p.requires_grad}
     if trained != {name} or f"{name}.bias" not in seen.update:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.closed.chain import Chain, Layer, chain_of
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.closed.layer_equations import solve_layer
 from gradveil.attacks.closed.layer_input import LayerInput
 from gradveil.attacks.closed.replay import BLANK, find_nothing, is_alone, verify_labels, without_decay
@@ -68,6 +69,7 @@ class RGap(Attack):
 
 
 def find_chain(seen: Observation) -> tuple[Chain, LayerInput]:
+    require_gradients(seen, "r-gap", exact=True)
     model = in_client_mode(seen.model, seen.training).requires_grad_(False)
     chain = chain_of(model, seen.shape, "r-gap")
     if missing := [name for name in chain.names if name not in seen.update]:

@@ -38,6 +38,10 @@ BOUND, ESTIMATED, OFF, OTHER = "line-up-bound", "line-up-estimated", "line-up-of
 BESIDE = "line-up-beside"
 PLANTED = "of the model that all have agreed on: a server that changes it may see more"
 OWN = "every candidate has its own label, since the attacker has to infer them"
+ORDER = (
+    "order and crops of the pictures are granted, which clients keep to themselves; of captured ones they are simulated"
+)
+MASKS = "dropout masks are simulated, or granted where the order is"
 GRANTED = "every candidate has the private picture's label, which the attacker would have to infer"
 
 
@@ -157,6 +161,11 @@ def _notes(cell: LineUpCell) -> Iterator[str]:
         yield PLANTED
     if not threat.knows_labels:
         yield OWN if cell.labeled else GRANTED
+    training = cell.scenario.training
+    if training.feeds_draws:
+        yield ORDER
+    if training.dropout == "on":
+        yield MASKS
     if cell.copies:
         yield f"left out of the gallery, since they are there already: {cell.copies} pictures"
 

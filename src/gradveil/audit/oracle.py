@@ -236,7 +236,7 @@ def _look_at_client(cell: Cell, clients: Clients, own: OwnClient, seen: Observat
     first = clients.play(client)
     second = first if cell.undefended else clients.play(client, "again")
     if not (right := _is_right(cell, own, seen, truth, client)):
-        own = replace(own, training=as_one_client(cell.scenario.training, cell.scenario))
+        own = replace(own, training=as_one_client(cell.scenario.training.as_attacked(), cell.scenario))
         private = _in_order(_batch(cell.scenario.private, client), cell.scenario)
         trained = own.train(private, update)
     ways = list(_ways(own, update, private, trained, first))
@@ -295,7 +295,7 @@ def _is_right(cell: Cell, own: OwnClient, seen: Observation, truth: Truth, clien
     return (
         (given is None or torch.equal(given, truth.fed.labels[client][:: seen.knowledge.copies]))
         and torch.equal(truth.private.images[client], cell.scenario.private.images[client])
-        and own.training == as_one_client(cell.scenario.training, cell.scenario)
+        and own.training == as_one_client(cell.scenario.training.as_attacked(), cell.scenario)
     )
 
 

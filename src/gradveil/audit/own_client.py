@@ -31,7 +31,7 @@ class OwnClient:
     @classmethod
     def of(cls, seen: Observation, scenario: Scenario) -> OwnClient:
         """With the true steps and rate where the attacker has to estimate them."""
-        training = seen.training if seen.training_known else as_one_client(scenario.training, scenario)
+        training = seen.training if seen.training_known else as_one_client(scenario.training.as_attacked(), scenario)
         return cls(in_client_mode(seen.model, training), training, seen.defense)
 
     def surrogate(self, update: Update) -> Defense:
@@ -50,7 +50,7 @@ class OwnClient:
 
     def _train(self, data: Batch, update: Update, surrogate: Defense, feed: Callable[[Batch], Batch]) -> Update:
         params = {name: p for name, p in parameters_of(self.model).items() if name in update}
-        gradient = surrogate.gradient(gradient_of(self.model, self.training.loss), self.model, Seed().rng())
+        gradient = surrogate.gradient(gradient_of(self.model, self.training), self.model, Seed().rng())
         *_, last = take_steps(params, data, self.training, feed, gradient)
         return last.update
 

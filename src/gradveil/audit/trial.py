@@ -164,7 +164,8 @@ def _trial(attempt: Attempt, client: int) -> Trial:
     if bad := [name for name, values in scores.items() if not all(map(is_number, values))]:
         return _fail(cell, client, f"not a finite score: {', '.join(bad)}", share)
     file = "" if cell.control == "another" else file_of(cell, cell.scenario.names[client])
-    notes = (*got.notes, *attempt.explained.notes, *((SAME_RUN,) if cell.repeats else ()))
+    unknown = cell.scenario.training.unknowns
+    notes = (*got.notes, *unknown, *attempt.explained.notes, *((SAME_RUN,) if cell.repeats else ()))
     records = [
         _record(cell, client, example, status="ok", seconds=share, backend=got.backend, notes=notes,
                 scores={name: values[example] for name, values in scores.items()}, loss=got.loss[client].item(),

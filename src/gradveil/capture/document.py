@@ -5,12 +5,23 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, asdict, fields
+from dataclasses import asdict, fields
 from typing import Any, get_args
 
 from gradveil.capture.format import CLIENT, VERSION, Capture
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.scenario import BatchNorm, LocalTraining, Loss
+from gradveil.core.local_training import (
+    FIRST,
+    Augment,
+    BatchNorm,
+    Dropout,
+    LocalOptimizer,
+    LocalTraining,
+    Loss,
+    Order,
+    Schedule,
+    UpdatePrecision,
+)
 from gradveil.models.header import without_duplicates
 
 LONGEST = 1_000_000  # characters of the whole document
@@ -22,7 +33,12 @@ KEYS = {
     "metrics", "producer",
 }  # fmt: skip
 NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
-CHOICES = {"batchnorm": get_args(BatchNorm), "loss": get_args(Loss)}
+READ = (1, VERSION)  # of version 1 a training has the keys of `FIRST` alone
+CHOICES = {
+    "batchnorm": get_args(BatchNorm), "loss": get_args(Loss), "optimizer": get_args(LocalOptimizer),
+    "order": get_args(Order), "schedule": get_args(Schedule), "dropout": get_args(Dropout),
+    "augment": get_args(Augment), "update_precision": get_args(UpdatePrecision),
+}  # fmt: skip
 
 
 def format_document(capture: Capture) -> str:
@@ -52,16 +68,24 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
         raise ConfigError(f"{where}: {missing[0]}: is missing, add it")
     if strange := sorted(set(found) - KEYS):
         raise unknown("key", strange[0][:60], KEYS, where)
-    if type(found["version"]) is not int or found["version"] != VERSION:
-        got = str(found["version"])[:20]
-        raise ConfigError(f"{where}: version: is {got}, this gradveil reads {VERSION}, save it again")
+    if type(found["version"]) is not int or found["version"] not in READ:
+        got, known = str(found["version"])[:20], " and ".join(map(str, READ))
+        raise ConfigError(f"{where}: version: is {got}, this gradveil reads {known}, save it again")
     shape = _shape(found["shape"], f"{where}: shape")
+    classes = whole(found["classes"], f"{where}: classes", 1, MOST_CLASSES)
+    training = _training(found["training"], f"{where}: training", found["version"])
+    if len(training.class_weights) not in (0, classes):
+        got = len(training.class_weights)
+        raise ConfigError(f"{where}: training.class_weights: has {got} numbers for {classes} classes, correct it")
+    examples = _examples(found["examples"], f"{where}: examples")
+    if training.for_examples(max(examples.values())).steps > MOST_STEPS:
+        raise ConfigError(f"{where}: training.epochs: is more than {MOST_STEPS:,} steps, correct it")
     return {
         "round": whole(found["round"], f"{where}: round", 0, 2**31),
-        "training": _training(found["training"], f"{where}: training"),
-        "examples": _examples(found["examples"], f"{where}: examples"),
+        "training": training,
+        "examples": examples,
         "shape": shape,
-        "classes": whole(found["classes"], f"{where}: classes", 1, MOST_CLASSES),
+        "classes": classes,
         "normalization": _normalization(found.get("normalization"), f"{where}: normalization", shape[0]),
         "aggregate": whole(found.get("aggregate", 1), f"{where}: aggregate", 1, MOST_CLIENTS),
         "metrics": _metrics(found.get("metrics", {}), f"{where}: metrics"),
@@ -154,12 +178,16 @@ def _metrics_of(value: Any, where: str) -> dict[str, float]:
     }
 
 
-def _training(value: Any, where: str) -> LocalTraining:
+def _training(value: Any, where: str, version: int) -> LocalTraining:
     found = _table(value, where)
-    known = {one.name: one.default for one in fields(LocalTraining) if one.default is not MISSING}
+    known = {one.name: one.default for one in fields(LocalTraining) if version > 1 or one.name in FIRST}
     if strange := sorted(set(found) - set(known)):
         raise unknown("key", strange[0][:60], known, where)
-    return LocalTraining(**{name: _setting(name, v, known[name], f"{where}.{name}") for name, v in found.items()})
+    settings = {name: _setting(name, v, known[name], f"{where}.{name}") for name, v in found.items()}
+    try:
+        return LocalTraining(**settings)
+    except ConfigError as error:
+        raise ConfigError(f"{where}.{error}") from error
 
 
 def _setting(name: str, value: Any, default: Any, where: str) -> Any:
@@ -190,8 +218,34 @@ def _above_zero(value: Any, where: str) -> float:
     return number
 
 
+def _share(value: Any, where: str) -> float:
+    number = _number(value, where)
+    if not 0 <= number <= 1:
+        raise ConfigError(f"{where}: expected a number from 0 to 1, got {number}, correct it")
+    return number
+
+
+def _below_one(value: Any, where: str) -> float:
+    number = _share(value, where)
+    if number == 1:
+        raise ConfigError(f"{where}: expected a number below 1, got {number}, correct it")
+    return number
+
+
+def _weights(value: Any, where: str) -> tuple[float, ...]:
+    if not isinstance(value, list) or len(value) > MOST_CLASSES:
+        raise ConfigError(f"{where}: expected a list with a number for each class, got {str(value)[:40]}, correct it")
+    return tuple(_at_least_zero(one, where) for one in value)
+
+
 LIMITS: Mapping[str, Callable[[Any, str], Any]] = {
     "steps": lambda value, where: whole(value, where, 1, MOST_STEPS),
     "rate": _above_zero,
+    "epochs": lambda value, where: whole(value, where, 0, MOST_STEPS),
+    "warmup": lambda value, where: whole(value, where, 0, MOST_STEPS),
+    "decay_every": lambda value, where: whole(value, where, 1, MOST_STEPS),
+    "class_weights": _weights,
+    **dict.fromkeys(("beta1", "beta2", "smoothing"), _below_one),
+    **dict.fromkeys(("dampening", "label_smoothing", "decay_factor"), _share),
     "batch_size": lambda value, where: None if value is None else whole(value, where, 1, MOST_EXAMPLES),
 }

@@ -14,7 +14,7 @@ from torch import Tensor
 from gradveil.core.scenario import LocalTraining
 
 KIND, DOCUMENT, HASH = "gradveil.kind", "gradveil.capture", "gradveil.sha256"  # keys of the file's metadata
-CAPTURE, VERSION = "capture", 1
+CAPTURE, VERSION = "capture", 2
 WEIGHTS, UPDATES, STATISTICS, LABELS = "weights", "updates", "statistics", "labels"
 CLIENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 TENSOR = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,299}")

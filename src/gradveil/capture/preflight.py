@@ -60,7 +60,8 @@ def _check_sign(capture: Capture, model: nn.Module, client: str, here: str) -> N
     """Cross-entropy pulls the last bias towards the labels alone, and a gradient is negative there and nowhere else."""
     bias = last_bias(model)
     count, classes = capture.examples[client] * capture.aggregate, capture.classes
-    if bias is None or capture.training.loss != "cross-entropy" or not 0 < 2 * count < classes:
+    tells = capture.training.loss == "cross-entropy" and capture.training.optimizer == "sgd"
+    if bias is None or not tells or not 0 < 2 * count < classes:
         return
     values = capture.updates[client][bias].double()
     balanced = float(values.sum().abs()) < ZERO_SUM * float(values.abs().sum())
@@ -96,7 +97,7 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
     if capture.normalization is None and not isinstance(model, NormalizesInput):
         missed = "if the client normalizes its pictures, the attacks look for normalized ones"
         yield f"normalization is null: {missed}; `normalize` takes its constants"
-    if training.steps == 1 and training.rate != 1.0:
+    if training.steps == 1 and training.rate != 1.0 and training.is_plain_step and not training.epochs:
         yield f"one step at rate {training.rate:g}: right for w_sent - w_after; if it is the gradient, say rate 1"
     if capture.defense not in ("", "none"):
         yield f"the client says that it ran {capture.defense}, which nobody can check"

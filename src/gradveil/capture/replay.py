@@ -3,6 +3,7 @@ changed at a time."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
@@ -12,11 +13,13 @@ from torch import Tensor, nn
 
 from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture, Normalization
+from gradveil.capture.orders import list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
 from gradveil.core.client import BATCH_NORMS, in_client_mode, local_update, parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
+from gradveil.core.local_training import LocalOptimizer
 from gradveil.core.scenario import BatchNorm, LocalTraining, Replayed
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe_received
@@ -28,6 +31,7 @@ TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, p
 HALF = 1e-2  # of an update that was sent in 16 bits
 STEPS, MOMENTA, DECAYS = (1, 2, 3, 4, 5, 8, 10, 20), (0.9,), (1e-4, 5e-4)
 LOST = 2**-22  # of the weights' length: what w_sent - w_after loses in float32
+DRAWN, FURTHER = 8, 1.5  # rounds that are played with draws of their own, and what may be further than they are
 DECOYS, FEWEST_DECOYS = 64, 19  # with 19, pictures that are not the client's pass once in twenty
 
 
@@ -59,11 +63,13 @@ def replay(
     `decoys` are other pictures, which must explain the update worse; `constants` are those that the data suggests.
     """
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
-    allowed = tolerance(capture, client)
-    own = train_once(model, batch, capture.training)
+    allowed, training = tolerance(capture, client), capture.training.for_examples(len(batch.images))
+    own = train_once(model, batch, training)
     error, angle = relative_error(update, own), cosine(own, update)
-    if error <= allowed or _defense_explains(model, batch, capture.training, defense, update, allowed):
+    if error <= allowed or _defense_explains(model, batch, training, defense, update, allowed):
         return Replay(status="reproduced", error=error, cosine=angle)
+    if training.order == "unknown" and (found := best_order(model, batch, training, update)) <= allowed:
+        return Replay(status="reproduced", error=found, cosine=angle)
     name, best = min(
         explanations(capture, model, client, batch, constants), key=lambda pair: pair[1], default=("", error)
     )
@@ -71,8 +77,9 @@ def replay(
         return Replay(status="not reproduced", error=error, cosine=angle, fits=name, fit_error=best)
     left = pattern(update)
     # nobody changed it: then another picture of the same kind is the likelier reason
-    changed = bool(left) or not (defense is None or defense.is_none)
-    known = changed and decoys is not None and _explains_best(model, capture.training, update, angle, batch, decoys)
+    changed = bool(left) or training.draws or not (defense is None or defense.is_none)
+    known = changed and decoys is not None and _explains_best(model, training, update, angle, batch, decoys)
+    known = known and (bool(left) or not training.draws or draws_explain(model, batch, training, update))
     return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)
 
 
@@ -80,14 +87,34 @@ def tolerance(capture: Capture, client: str) -> float:
     """What rounding alone may cost."""
     update = capture.updates[client]
     half = any(tensor.dtype in (torch.float16, torch.bfloat16) for tensor in update.values())
+    half = half or capture.training.update_precision != "float32"
     sent = [capture.weights[name] for name in update]
     lost = LOST * float(length(sent) / length(list(update.values())).clamp_min(1e-300))
     return max(HALF if half else TOLERANCE, lost)
 
 
 def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
+    """As far as it is known: of an order that nobody knows, every step on all pictures."""
+    training = training.for_examples(len(batch.images))
+    training = replace(training.as_attacked(), update_precision=training.update_precision)
     client = in_client_mode(model, training)
     return local_update(client, parameters_of(client), batch, training, defense or Defense(), Seed().rng())
+
+
+def best_order(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> float:
+    """The least relative error over all orders of the pictures, where those are few enough to try."""
+    known = replace(training, order="known")
+    each = (Batch(batch.images[rows], batch.labels[rows]) for rows in list_orders(training, len(batch.images)))
+    return min((relative_error(update, train_once(model, one, known)) for one in each), default=math.inf)
+
+
+def draws_explain(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> bool:
+    """Whether the update is as far from one without draws as those are that a client with these pictures draws."""
+    client, free = in_client_mode(model, training), train_once(model, batch, training)
+    params = parameters_of(client)
+    rngs = [Seed().at("replay", number).rng() for number in range(DRAWN)]
+    each = [local_update(client, params, batch, training, Defense(), rng) for rng in rngs]
+    return relative_error(free, update) <= FURTHER * max(relative_error(free, one) for one in each)
 
 
 def relative_error(update: Update, other: Update) -> float:
@@ -124,7 +151,7 @@ def explanations(
 ) -> Iterator[tuple[str, float]]:
     """One thing changed at a time, and the relative error that is left."""
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
-    training = capture.training
+    training = capture.training.for_examples(len(batch.images))
     own = train_once(model, batch, training)
     yield "its sign is flipped", relative_error({name: -u for name, u in update.items()}, own)
     after = {name: capture.weights[name].float() - u for name, u in update.items()}
@@ -137,6 +164,8 @@ def explanations(
         yield name, relative_error(update, train_once(*change(), training))
     for name, other in _trainings(model, training):
         yield name, relative_error(update, train_once(model, batch, other))
+    if training.order == "known":
+        yield "the client shuffled its pictures (order unknown)", best_order(model, batch, training, update)
 
 
 def _inputs(
@@ -167,7 +196,12 @@ def _trainings(model: nn.Module, training: LocalTraining) -> Iterator[tuple[str,
     for steps in STEPS:
         if steps != training.steps:
             yield f"the client took {steps} local steps", replace(training, steps=steps)
-    for momentum in MOMENTA if training.steps > 1 else ():
+    fedsgd = training.steps == 1 and training.rate == 1.0  # of a gradient a step of Adam's would be its sign
+    for optimizer in () if fedsgd else get_args(LocalOptimizer):
+        if optimizer != training.optimizer:
+            plain = replace(training, momentum=0.0, nesterov=False, dampening=0.0, optimizer="sgd")
+            yield f"its optimizer was {optimizer}", replace(plain, optimizer=optimizer)
+    for momentum in MOMENTA if training.steps > 1 and training.optimizer == "sgd" else ():
         if momentum != training.momentum:
             yield f"its momentum was {momentum}", replace(training, momentum=momentum)
     for decay in DECAYS:
@@ -178,7 +212,8 @@ def _trainings(model: nn.Module, training: LocalTraining) -> Iterator[tuple[str,
 def search(capture: Capture, model: nn.Module, client: str, images: Tensor, labels: Tensor) -> int:
     """Of many pictures the one whose update points most like the client's."""
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
-    played, training = in_client_mode(model, capture.training), capture.training
+    training = capture.training.as_attacked()
+    played = in_client_mode(model, training)
     params, angles = parameters_of(played), []
     for row in range(len(images)):
         one = Batch(images[row : row + 1], labels[row : row + 1])
@@ -194,7 +229,7 @@ def describe_training(capture: Capture, model: nn.Module, compute: Compute = Com
     count = least * capture.aggregate
     scenario = captured_scenario(capture, model, clients, name="estimate", examples=count, knows_labels=are_known)
     seen, _ = observe_received(scenario, Defense())
-    unknown = replace(capture.training, steps=1, rate=1.0)
+    unknown = replace(seen.training, steps=1, rate=1.0)
     _, (note,) = estimate_training(replace(seen, training=unknown, training_known=False), compute)
-    training = capture.training
+    training = capture.training.for_examples(least)
     return f"{note}; the capture says tau = {training.steps}, rate = {training.rate:.2g}"

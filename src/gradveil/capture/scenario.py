@@ -49,7 +49,7 @@ def captured_scenario(
         model=model,
         private=private or _nothing(capture, len(clients), examples),
         names=tuple(clients),
-        training=as_one_client(capture),
+        training=as_one_client(capture, examples),
         threat=ThreatModel(knows_labels=knows_labels),
         public=public,
         trained=capture.round > 0,
@@ -71,10 +71,11 @@ def soften(labels: Tensor, classes: int) -> Labels:
     return F.one_hot(labels.long(), classes).float()
 
 
-def as_one_client(capture: Capture) -> LocalTraining:
+def as_one_client(capture: Capture, examples: int) -> LocalTraining:
     """The training as an attacker imitates it: a group is one client that takes all minibatches of a step at once."""
-    size = capture.training.batch_size
-    return capture.training if size is None else replace(capture.training, batch_size=size * capture.aggregate)
+    training = capture.training.for_examples(examples // capture.aggregate)
+    size = training.batch_size
+    return training if size is None else replace(training, batch_size=size * capture.aggregate)
 
 
 def _statistics(capture: Capture, clients: Sequence[str]) -> dict[str, Tensor] | None:

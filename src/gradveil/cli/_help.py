@@ -24,3 +24,4 @@ SEED = "Random seed, an integer from 0; the same seed gives the same result (def
 RAY = "Compute on a Ray cluster: its address, auto (the running cluster) or local (start one for this run)."
 QUIET = "Print errors only."
 WORKERS = "Number of processes, one thread each; 0 computes in this process (default: one per core)."
+OPTIMIZERS = "sgd|adam|adamw|rmsprop|adagrad"

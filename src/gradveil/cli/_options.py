@@ -30,6 +30,20 @@ SCENARIO = {  # option -> key of [scenario]
     "--batch-size": "batch_size",
     "--local-steps": "local_steps",
     "--local-rate": "local_rate",
+    "--epochs": "epochs",
+    "--local-batch-size": "local_batch_size",
+    "--order": "order",
+    "--optimizer": "optimizer",
+    "--momentum": "momentum",
+    "--nesterov": "nesterov",
+    "--weight-decay": "weight_decay",
+    "--schedule": "schedule",
+    "--warmup": "warmup",
+    "--clip-gradients": "clip_gradients",
+    "--label-smoothing": "label_smoothing",
+    "--dropout": "dropout",
+    "--augment": "augment",
+    "--update-precision": "update_precision",
     "--rounds": "rounds",
     "--labels": "labels",
     "--bn": "batchnorm",
@@ -105,8 +119,8 @@ def _entry(option: str, value: Any) -> tuple[str, Any]:
         return "lineup", _parse_lineup(value)
     if option == "--also":
         return "also", {key: _parse_list(given) for key, given in parse_pairs(value, option, texts=True).items()}
-    if option == "--pictures":
-        return "scenario.pictures", _parse_list(value)
+    if option in ("--pictures", "--class-weights"):
+        return f"scenario.{option[2:].replace('-', '_')}", _parse_list(value)
     if option == "--data-option":
         return "scenario.data_options", parse_pairs(value, option)
     if option == "--metric":

@@ -24,6 +24,7 @@ from gradveil.cli._help import (
     NORMALIZATION,
     NORMALIZE,
     NORMALIZE_FORM,
+    OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -51,6 +52,7 @@ def option(panel: str) -> Callable[..., Any]:
 
 
 WHAT, WHO = option("What is audited"), option("Who attacks")
+LOCAL = option("How clients train")
 HOW, OUT = option("How it is computed"), option("What comes out")
 
 
@@ -115,7 +117,7 @@ def audit(
     ] = None,
     batch_size: Annotated[int | None, WHAT("Pictures per client (default 1).")] = None,
     local_steps: Annotated[
-        int | None, WHAT("Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).")
+        int | None, LOCAL("Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).")
     ] = None,
     rounds: Annotated[
         int | None, WHAT("Number of rounds of the same clients that the attacker combines (default 1).")
@@ -126,8 +128,58 @@ def audit(
             "Also audit other values of one scenario key, such as batch_size=4,16; repeatable.", metavar="KEY=VALUE,..."
         ),
     ] = None,
-    local_rate: Annotated[float | None, WHAT("Learning rate of the local steps (default 1).")] = None,
-    bn: Annotated[str | None, WHAT(f"{NORMALIZATION} (default eval).", metavar="eval|batch|batch-shared")] = None,
+    local_rate: Annotated[float | None, LOCAL("Learning rate of the local steps (default 1).")] = None,
+    epochs: Annotated[
+        int | None, LOCAL("Epochs of a client over its pictures in a round, in the place of --local-steps (default 0).")
+    ] = None,
+    local_batch_size: Annotated[
+        int | None, LOCAL("Pictures of one local step; 0: all of the client's (default 0).")
+    ] = None,
+    order: Annotated[
+        str | None,
+        LOCAL(
+            "Order of a client's minibatches; unknown: the client shuffles, and the attacker takes every step on all "
+            "its pictures (default known).",
+            metavar="known|unknown",
+        ),
+    ] = None,
+    optimizer: Annotated[
+        str | None,
+        LOCAL("Optimizer of the local steps, as in torch.optim (default sgd).", metavar=OPTIMIZERS),
+    ] = None,
+    momentum: Annotated[float | None, LOCAL("Momentum of sgd and rmsprop, from 0 (default 0).")] = None,
+    nesterov: Annotated[
+        bool | None, LOCAL("Nesterov's momentum for sgd (default: no).", "--nesterov/--no-nesterov")
+    ] = None,
+    weight_decay: Annotated[float | None, LOCAL("Weight decay of the local steps, from 0 (default 0).")] = None,
+    schedule: Annotated[
+        str | None,
+        LOCAL("Course of the rate over the steps of a round (default constant).", metavar="constant|step|cosine"),
+    ] = None,
+    warmup: Annotated[int | None, LOCAL("Steps in which the rate rises to its value (default 0).")] = None,
+    clip_gradients: Annotated[
+        float | None, LOCAL("Largest norm of the gradient of a local step; 0: no clipping (default 0).")
+    ] = None,
+    label_smoothing: Annotated[float | None, LOCAL("Label smoothing of the loss, 0 to 1 (default 0).")] = None,
+    class_weights: Annotated[
+        str | None, LOCAL("Weights of the classes in the loss, one for each (default: all alike).", metavar="W,W,...")
+    ] = None,
+    dropout: Annotated[
+        str | None,
+        LOCAL("Whether clients draw dropout masks; the attacker does not know them (default off).", metavar="off|on"),
+    ] = None,
+    augment: Annotated[
+        str | None,
+        LOCAL(
+            "What clients draw of their pictures in every step; the attacker does not know it (default none).",
+            metavar="none|crop-flip",
+        ),
+    ] = None,
+    update_precision: Annotated[
+        str | None,
+        LOCAL("Numbers to which clients round their update (default float32).", metavar="float32|bf16|fp16"),
+    ] = None,
+    bn: Annotated[str | None, LOCAL(f"{NORMALIZATION} (default eval).", metavar="eval|batch|batch-shared")] = None,
     attack: Annotated[
         list[str] | None,
         WHO("Attack to run (`gradveil list attacks`); repeatable (default autoattack).", metavar=METHOD),
@@ -279,6 +331,11 @@ def audit(
         "--model": model, "--weights": weights, "--normalize": normalize, "--data": data, "--data-option": data_option,
         "--defense": defense, "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
         "--local-steps": local_steps, "--local-rate": local_rate, "--rounds": rounds, "--capture": capture,
+        "--epochs": epochs, "--local-batch-size": local_batch_size, "--order": order, "--optimizer": optimizer,
+        "--momentum": momentum, "--nesterov": nesterov, "--weight-decay": weight_decay, "--schedule": schedule,
+        "--warmup": warmup, "--clip-gradients": clip_gradients, "--label-smoothing": label_smoothing,
+        "--class-weights": class_weights, "--dropout": dropout, "--augment": augment,
+        "--update-precision": update_precision,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,
         "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,

@@ -62,8 +62,6 @@ def show(
 
 def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
-    from dataclasses import asdict
-
     from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
 
@@ -83,7 +81,7 @@ def about(found: Capture) -> dict[str, Any]:
         "parameters": sum(tensor.numel() for tensor in next(iter(found.updates.values())).values()),
         "pictures": "x".join(map(str, found.shape)),
         "classes": found.classes,
-        "training": {key: value for key, value in asdict(found.training).items() if value is not None},
+        "training": found.training.to_table(),
         "normalization": found.normalization,
         "defense": found.defense or "not told",
         "aggregate": found.aggregate,

@@ -17,6 +17,7 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -67,9 +68,18 @@ def train(
     ] = 1,
     batch_size: Annotated[int, STEPS("Pictures in a client's step (default 16).")] = 16,
     rate: Annotated[float, STEPS("Learning rate (default 0.05).")] = 0.05,
+    optimizer: Annotated[
+        str, STEPS("Optimizer of the clients' steps, as in torch.optim (default sgd).", metavar=OPTIMIZERS)
+    ] = "sgd",
+    clip_gradients: Annotated[
+        float, STEPS("Largest norm of the gradient of a client's step; 0: no clipping (default 0).")
+    ] = 0.0,
+    label_smoothing: Annotated[float, STEPS("Label smoothing of the clients' loss, 0 to 1 (default 0).")] = 0.0,
+    dropout: Annotated[str, STEPS("Whether clients draw dropout masks (default off).", metavar="off|on")] = "off",
     momentum: Annotated[
-        float, STEPS("Momentum, 0 to 1, of the clients' optimizer; with fedsgd of the server's (default 0.9).")
-    ] = 0.9,
+        float | None,
+        STEPS("Momentum, 0 to 1, of the clients' optimizer; with fedsgd of the server's (default 0.9 with sgd)."),
+    ] = None,
     nesterov: Annotated[bool, STEPS("Use Nesterov momentum.", "--nesterov")] = False,
     weight_decay: Annotated[float, STEPS("Weight decay of the optimizer, from 0 (default 0).")] = 0.0,
     decay: Annotated[
@@ -148,12 +158,20 @@ def train(
     check_out(out)
     if epochs is not None and rounds is not None:
         raise ConfigError("replaces `rounds`, leave one of them out", key="epochs")
-    words: Any = {"topology": topology, "method": method, "batchnorm": bn}  # checked by the library
+    momentum = (0.9 if optimizer == "sgd" else 0.0) if momentum is None else momentum
+    words: Any = {
+        "topology": topology,
+        "method": method,
+        "batchnorm": bn,
+        "optimizer": optimizer,
+        "dropout": dropout,
+    }  # checked by the library
     federation = Federation(
         clients=clients, per_round=per_round, rounds=20 if rounds is None else rounds, split=split,
         neighbors=neighbors, local_epochs=local_epochs, batch_size=batch_size, rate=rate, momentum=momentum,
         nesterov=nesterov, weight_decay=weight_decay, decay=decay, proximal=proximal, augment=augment,
-        error_feedback=error_feedback, seed=seed, **words,
+        clip_gradients=clip_gradients, label_smoothing=label_smoothing, error_feedback=error_feedback, seed=seed,
+        **words,
     )  # fmt: skip
     words = {"engine": engine, "precision": precision}
     settings = TrainSettings(

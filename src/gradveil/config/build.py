@@ -19,10 +19,11 @@ from gradveil.config.measure import metrics_of
 from gradveil.config.normalization import AUTO, normalize_as
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.training import training_of
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import slug
-from gradveil.core.scenario import LocalTraining, Loss, Scenario, ThreatModel
+from gradveil.core.scenario import Loss, Scenario, ThreatModel
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
 from gradveil.data.draw import describe_rows
@@ -116,15 +117,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split, defenses
         public=parts.public,
         trained=bool(config.weights),
         aggregate=config.aggregate,
-        training=LocalTraining(
-            steps=config.local_steps,
-            rate=config.local_rate,
-            batch_size=config.local_batch_size or None,
-            momentum=config.momentum,
-            weight_decay=config.weight_decay,
-            batchnorm=config.batchnorm,
-            loss=loss_for(config, dataset),
-        ),
+        training=training_of(config, loss_for(config, dataset)),
         threat=ThreatModel(
             knows_labels=config.labels == "known",
             knows_training=config.training == "known",
@@ -154,11 +147,16 @@ def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
 
 
 def name_of(config: ScenarioConfig) -> str:
-    """Data, model, pictures per client and, if more than one, local steps and clients in a sum: `photos-lenet-b1`.
+    """Data, model, pictures per client, an optimizer other than SGD and, if more than one, local steps or epochs and
+    clients in a sum: `photos-lenet-b1`.
 
     Random numbers of a scenario are drawn by its name, so another seed of the attacks is another name.
     """
     parts = [Path(config.data).name, Path(config.model).name, f"b{config.batch_size}"]
+    if config.optimizer != "sgd":
+        parts.append(config.optimizer)
+    if config.epochs:
+        parts.append(f"e{config.epochs}")
     if config.local_steps > 1:
         parts.append(f"t{config.local_steps}")
     if config.aggregate > 1:

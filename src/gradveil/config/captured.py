@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradveil.config.training import tables_of
 from gradveil.core.check import Where
 from gradveil.core.choice import parse_choices
 from gradveil.core.errors import ConfigError
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gradveil.capture.read import Outline
 
 LABELS = "labels"  # as captures name them
-RENAMED = {"steps": "local_steps", "rate": "local_rate", "batch_size": "local_batch_size"}
 ATTACKERS = ("eavesdropper", "curious")
 PLAYED = {  # keys about clients that are simulated, and their defaults
     "weights": "",
@@ -75,10 +74,9 @@ def _defenses() -> Mapping[str, object]:
 
 def _settings_of(document: Mapping[str, Any], scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a scenario that the capture settles."""
-    training = {RENAMED.get(key, key): value for key, value in asdict(document["training"]).items()}
-    known = ("local_steps", "local_rate", "local_batch_size", "momentum", "weight_decay", "batchnorm", "loss")
     counts = [count for count in document["examples"].values() if count]
-    settings = {key: training[key] or 0 if key == "local_batch_size" else training[key] for key in known}
+    settings = tables_of(document["training"])
+    settings["class_weights"] = list(settings["class_weights"])  # as TOML gives it
     size = min(counts) if counts else scenario.get("batch_size", 0)
     if not size:
         raise ConfigError(f"{scenario['capture']}: examples: no client said how many pictures it has, set `batch_size`")

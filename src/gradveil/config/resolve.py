@@ -12,6 +12,7 @@ from gradveil.attacks.autoattack import LEARNED, STAGES, planted_stages, transfo
 from gradveil.config.effort import apply_effort
 from gradveil.config.normalization import parse_normalization
 from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.config.training import check_training
 from gradveil.core.check import Where, check_options, complete, missing_options, options_of
 from gradveil.core.choice import Choice, parse_choice
 from gradveil.core.errors import ConfigError, GradveilError, unknown
@@ -124,6 +125,7 @@ def _check_scenario(scenario: ScenarioConfig, where: Where) -> ScenarioConfig:
         )
     if not is_user_model(scenario.model) and scenario.model not in MODELS:
         raise unknown("model", scenario.model, MODELS, where("scenario.model"))
+    check_training(scenario, where)
     parse_normalization(scenario.normalize, where("scenario.normalize"))
     if not scenario.weights and not scenario.capture:
         scenario = replace(scenario, weights=weights_in(scenario.model))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gradveil.core.choice import Choice
-from gradveil.core.scenario import BatchNorm
+from gradveil.core.local_training import Augment, BatchNorm, Dropout, LocalOptimizer, Order, Schedule, UpdatePrecision
 from gradveil.data.draw import Draw
 
 Effort = Literal["quick", "standard", "thorough"]
@@ -21,7 +21,9 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "attack_seed", "batch_size", "local_steps", "local_rate", "local_batch_size",
-          "momentum", "weight_decay", "batchnorm", "labels", "training", "rounds", "aggregate")  # fmt: skip
+          "epochs", "order", "optimizer", "momentum", "nesterov", "weight_decay", "schedule", "warmup",
+          "clip_gradients", "label_smoothing", "dropout", "augment", "update_precision", "batchnorm", "labels",
+          "training", "rounds", "aggregate")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,8 +48,27 @@ class ScenarioConfig:
     local_steps: int = number(1, low=1, high=10_000)
     local_rate: float = number(1.0, low=1e-12, high=1e6)
     local_batch_size: int = number(0, low=0)  # 0: all of the client's pictures in every step
-    momentum: float = number(0.0, low=0.0, high=1.0)
+    epochs: int = number(0, low=0, high=10_000)  # over the client's pictures, in the place of local_steps
+    order: Order = "known"  # unknown: every client shuffles its pictures in every epoch, and nobody else knows how
+    optimizer: LocalOptimizer = "sgd"
+    momentum: float = number(0.0, low=0.0, high=1.0)  # of sgd and rmsprop
+    nesterov: bool = False  # of sgd
+    dampening: float = number(0.0, low=0.0, high=1.0)  # of sgd
+    beta1: float = number(0.9, low=0.0, high=0.9999)  # of adam and adamw
+    beta2: float = number(0.999, low=0.0, high=0.999999)  # of adam and adamw
+    smoothing: float = number(0.99, low=0.0, high=0.999999)  # of rmsprop: `alpha` in torch
+    epsilon: float = number(0.0, low=0.0, high=1.0)  # of all but sgd; 0: 1e-8 or, of adagrad, 1e-10, as in torch
     weight_decay: float = number(0.0, low=0.0)
+    schedule: Schedule = "constant"  # of the rate, over the steps of a round
+    decay_every: int = number(1, low=1)  # steps; of the schedule `step`
+    decay_factor: float = number(0.1, low=0.0, high=1.0)  # of the schedule `step`
+    warmup: int = number(0, low=0)  # steps in which the rate rises to its value
+    clip_gradients: float = number(0.0, low=0.0)  # norm of the gradient of each step; 0: none
+    label_smoothing: float = number(0.0, low=0.0, high=1.0)
+    class_weights: tuple[float, ...] = ()  # of the loss, one for each class; empty: all alike
+    dropout: Dropout = "off"  # on: clients draw masks in every step
+    augment: Augment = "none"  # crop-flip: clients crop and flip at random in every step
+    update_precision: UpdatePrecision = "float32"  # to which clients round what they send
     batchnorm: BatchNorm = "eval"
     loss: Literal["auto", "cross-entropy", "binary-cross-entropy"] = "auto"  # auto: what the data calls for
     labels: Literal["known", "inferred"] = "known"

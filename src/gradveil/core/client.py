@@ -4,7 +4,7 @@ for each local step:                                    stage
     step   <- the next minibatch of Defense.data's data   data      (once a round, before this function)
     step   <- Defense.batch(step)                         batch     (every step)
     grad   <- Defense.gradient(loss gradient)(w, step)    gradient  (around the gradient)
-    update <- update + rate * grad
+    update <- update + rate * grad, or as the local optimizer goes (`gradveil.core.local_optimizer`)
 send Defense.update(update)                               update    (last)
 """
 
@@ -19,8 +19,13 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
+from gradveil.core.augment import crop_and_flip
+from gradveil.core.dropout import masks_of
+from gradveil.core.errors import ConfigError
 from gradveil.core.formula import use_formulas
-from gradveil.core.scenario import LocalTraining, Loss
+from gradveil.core.local_optimizer import Carry, start_of, take_step
+from gradveil.core.local_training import PRECISIONS, LocalTraining, Loss
+from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn, Params, Update
 
 if TYPE_CHECKING:
@@ -41,6 +46,25 @@ def loss_of(logits: Tensor, labels: Tensor, kind: Loss) -> Tensor:
     return F.cross_entropy(logits, labels)
 
 
+def local_loss(logits: Tensor, labels: Tensor, training: LocalTraining) -> Tensor:
+    """What a client descends: `loss_of`, with the label smoothing and the class weights of its training.
+
+    As in torch for labels that are classes: a batch is divided by the weights of its labels, smoothed or not.
+    """
+    if training.has_plain_loss:
+        return loss_of(logits, labels, training.loss)
+    smooth = training.label_smoothing
+    target = (1 - smooth) * labels + smooth * labels.sum(-1, keepdim=True) / labels.shape[-1]
+    if not training.class_weights:
+        return F.cross_entropy(logits, target)
+    weights = logits.new_tensor(training.class_weights)
+    if len(weights) != logits.shape[-1]:
+        raise ConfigError(
+            f"must be {logits.shape[-1]} numbers, one for each class, got {len(weights)}", key="class_weights"
+        )
+    return -(weights * target * logits.log_softmax(-1)).sum() / (weights * labels).sum()
+
+
 def in_client_mode(model: nn.Module, training: LocalTraining) -> nn.Module:
     """A copy of the model that normalizes as the scenario says.
 
@@ -59,18 +83,20 @@ def in_client_mode(model: nn.Module, training: LocalTraining) -> nn.Module:
 
 
 class Step(NamedTuple):
-    """One local step: the weights it started from, the batch it was fed, and the update so far."""
+    """One local step: the weights it started from, the batch it was fed, the update so far, and the rows of the data
+    that the batch was made of."""
 
     params: Params
     batch: Batch
     update: Update
+    rows: slice | Tensor
 
 
-def gradient_of(model: nn.Module, kind: Loss) -> GradientFn:
-    """The gradient of the mean loss over a batch, by the parameters."""
+def gradient_of(model: nn.Module, training: LocalTraining) -> GradientFn:
+    """The gradient of the loss over a batch, by the parameters."""
 
     def loss(params: Params, batch: Batch) -> Tensor:
-        return loss_of(functional_call(model, dict(params), (batch.images,)), batch.labels, kind)
+        return local_loss(functional_call(model, dict(params), (batch.images,)), batch.labels, training)
 
     return torch.func.grad(loss)
 
@@ -88,27 +114,55 @@ def local_steps(
 
     `around` is what the training itself adds to the gradient that the defense sends, such as the pull of FedProx.
     """
-    gradient = around(defense.gradient(gradient_of(model, training.loss), model, rng))
-    return take_steps(params, data, training, lambda batch: defense.batch(batch, rng), gradient)
+    own = own_draws(rng) if training.draws else None
+    gradient = around(defense.gradient(gradient_of(model, training), model, rng))
+    return take_steps(params, data, training, lambda batch: defense.batch(batch, rng), gradient, own)
+
+
+def own_draws(rng: Generator) -> Seed:
+    """Of the order of the pictures and of masks: one number of the stream that the defense draws from too."""
+    return Seed(int(torch.randint(2**62, (), generator=rng, device=rng.device)))
 
 
 def take_steps(
-    params: Params, data: Batch, training: LocalTraining, feed: Callable[[Batch], Batch], gradient: GradientFn
+    params: Params,
+    data: Batch,
+    training: LocalTraining,
+    feed: Callable[[Batch], Batch],
+    gradient: GradientFn,
+    own: Seed | None = None,
 ) -> Iterator[Step]:
-    """Gradient descent with momentum from `params`: `feed` makes what is fed of each minibatch of the data."""
-    update: Update | None = None
-    velocity: Update | None = None
-    for raw in training.batches(data):
-        here = params if update is None else {name: params[name] - update[name] for name in params}
-        batch = feed(raw)
-        direction = gradient(here, batch)
-        if training.weight_decay:
-            direction = {name: g + training.weight_decay * here[name] for name, g in direction.items()}
-        if training.momentum:
-            direction = velocity = _scaled_sum(velocity, training.momentum, direction)
-        # accumulate rather than subtract: w0 - (w0 - g) loses digits that closed-form attacks would see
-        update = _add(update, training.rate, direction)
-        yield Step(here, batch, update)
+    """The local optimizer from `params`: `feed` makes what is fed of each minibatch of the data.
+
+    own: of what the client draws itself; without it pictures are fed as they are, in the given order, without dropout.
+    """
+    count = len(data.images)
+    training = training.for_examples(count)
+    order = own.at("order").rng() if own is not None else None
+    masks = own if training.dropout == "on" else None
+    carry: Carry = {}
+    for number, rows in enumerate(training.rows(count, order)):
+        here = start_of(params, carry)
+        batch = feed(augment(Batch(data.images[rows], data.labels[rows]), training, own, number))
+        with masks_of(masks, number):
+            slope = gradient(here, batch)
+        carry = take_step(training, number, carry, here, slope)
+        sent = carry["update"] if number + 1 < training.steps else as_precise(carry["update"], training)
+        yield Step(here, batch, sent, rows)
+
+
+def augment(batch: Batch, training: LocalTraining, own: Seed | None, step: int) -> Batch:
+    """The batch as the client crops and flips it in a step; without a seed as it is."""
+    if own is None or training.augment == "none":
+        return batch
+    return Batch(crop_and_flip(batch.images, own.at("augment", step).rng()), batch.labels)
+
+
+def as_precise(update: Update, training: LocalTraining) -> Update:
+    """The update as the client rounds it."""
+    if training.update_precision == "float32":
+        return update
+    return {name: u.to(PRECISIONS[training.update_precision]).to(u.dtype) for name, u in update.items()}
 
 
 def local_update(
@@ -117,17 +171,6 @@ def local_update(
     """One client's round: what it sends. The simulated client, the Flower client and the attacker run this."""
     *_, last = local_steps(model, params, data, training, defense, rng)
     return defense.update(last.update, rng)
-
-
-def _add(update: Update | None, rate: float, direction: Update) -> Update:
-    scaled = direction if rate == 1.0 else {name: rate * g for name, g in direction.items()}
-    return scaled if update is None else {name: update[name] + scaled[name] for name in scaled}
-
-
-def _scaled_sum(velocity: Update | None, momentum: float, direction: Update) -> Update:
-    if velocity is None:
-        return direction
-    return {name: momentum * velocity[name] + g for name, g in direction.items()}
 
 
 def batch_statistics(model: nn.Module, params: Params, images: Tensor) -> dict[str, Tensor]:

@@ -15,7 +15,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from gradveil.core.scenario import LocalTraining
+from gradveil.core.local_optimizer import impulses
+from gradveil.core.local_training import LocalTraining
 from gradveil.core.types import Update
 
 SAME = 1e-4  # of an update's length: what rounding may change where nothing is drawn
@@ -35,9 +36,7 @@ class Round:
     @property
     def growth(self) -> float:
         """Standard deviation in the update for noise of 1 in the gradient of every local step."""
-        steps, momentum = self.training.steps, self.training.momentum
-        shares = [sum(momentum**k for k in range(left + 1)) for left in range(steps)]
-        return self.training.rate * math.sqrt(sum(share**2 for share in shares))
+        return math.sqrt(sum(share**2 for share in impulses(self.training)))
 
 
 class Law(ABC):

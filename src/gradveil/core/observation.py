@@ -29,7 +29,7 @@ class Observation:
 
     model: nn.Module  # as sent
     update: Update  # each [client, *parameter]
-    training: LocalTraining  # with one step at rate 1 in the place of what is not known
+    training: LocalTraining  # with one step at rate 1 in the place of what is not known, and without draws
     examples: int  # as fed; for one who knows a defense that feeds copies, without them: see `as_fed`
     shape: tuple[int, int, int]
     classes: int

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import nn
 
+from gradveil.core.local_training import BatchNorm as BatchNorm
+from gradveil.core.local_training import LocalTraining as LocalTraining
+from gradveil.core.local_training import Loss as Loss
 from gradveil.core.types import Batch
 
 if TYPE_CHECKING:
@@ -21,34 +22,8 @@ from torch import Tensor
 
 from gradveil.core.types import Labels, Update
 
-BatchNorm = Literal["eval", "batch", "batch-shared"]
+FEDSGD = LocalTraining()
 Regime = Literal["diagnostic", "deployment"]
-Loss = Literal["cross-entropy", "binary-cross-entropy"]
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalTraining:
-    """One client's round. FedSGD: one step at rate 1; FedAvg: tau steps.
-
-    `batchnorm`: `eval` normalizes by the model's running statistics, `batch` by the client's own batch (train mode)
-    and keeps its statistics to itself, `batch-shared` does the same and sends the updated running statistics along.
-    """
-
-    steps: int = 1
-    rate: float = 1.0
-    batch_size: int | None = None
-    momentum: float = 0.0
-    weight_decay: float = 0.0
-    batchnorm: BatchNorm = "eval"
-    loss: Loss = "cross-entropy"
-
-    def batches(self, data: Batch) -> Iterator[Batch]:
-        """The minibatch of each step, in order, epoch after epoch; the last of an epoch may be smaller."""
-        count = data.images.shape[0]
-        size = min(self.batch_size or count, count)
-        for step in range(self.steps):
-            first = step % math.ceil(count / size) * size
-            yield Batch(data.images[first : first + size], data.labels[first : first + size])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,13 +51,18 @@ class Scenario:
     model: nn.Module
     private: Batch
     names: tuple[str, ...]
-    training: LocalTraining = LocalTraining()
+    training: LocalTraining = FEDSGD
     threat: ThreatModel = ThreatModel()
     public: Batch | None = None
     trained: bool = False  # early models leak most
     aggregate: int = 1  # clients whose updates reach the server as one sum
     chosen: bool = False  # whether its pictures were chosen for being unusual and are no random sample
     received: Received | None = None  # what real clients sent; without it they are played
+
+    def __post_init__(self) -> None:
+        """Epochs become steps, of which all others speak."""
+        training = self.training.for_examples(self.private.images.shape[1] // self.aggregate)
+        object.__setattr__(self, "training", training)
 
     @property
     def has_truth(self) -> bool:
@@ -94,7 +74,8 @@ class Scenario:
         """Diagnostic: all that makes an attack easy. A verdict never mixes the two."""
         if self.received is not None:
             return "deployment"
-        easy = self.private.images.shape[1] == 1 and self.training.steps == 1 and self.training.batchnorm == "eval"
+        one = self.training.steps == 1 and self.training.is_plain_step and not self.training.draws
+        easy = self.private.images.shape[1] == 1 and one and self.training.batchnorm == "eval"
         granted = self.threat.knows_labels and self.threat.knows_training
         return "diagnostic" if easy and granted and not self.trained else "deployment"
 
@@ -106,7 +87,7 @@ class Scenario:
 def describe(scenario: Scenario) -> dict[str, Any]:
     """With the keys of a config file, as far as they can be known."""
     clients, examples = scenario.private.images.shape[:2]
-    training = {name: value for name, value in asdict(scenario.training).items() if value is not None}
+    training = scenario.training.to_table()
     return {
         "name": scenario.name,
         "model": type(scenario.model).__name__,

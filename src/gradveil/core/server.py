@@ -66,13 +66,14 @@ def _round(
 ) -> tuple[Observation, Truth]:
     """What the server sees of one round of all clients."""
     threat, training = scenario.threat, scenario.training
+    attacked = training.as_attacked()
     rounds = [_group_round(sent, model, scenario, defense, seed, i) for i in range(len(scenario.names))]
     updates, fed, statistics = zip(*rounds, strict=True)
     pictures = [_without_copies(one, defense.copies if threat.knows_defense else 1) for one in fed]
     observation = Observation(
         model=sent,
         update={name: torch.stack([u[name] for u in updates]) for name in updates[0]},
-        training=as_one_client(training if threat.knows_training else replace(training, steps=1, rate=1.0), scenario),
+        training=as_one_client(attacked if threat.knows_training else replace(attacked, steps=1, rate=1.0), scenario),
         training_known=threat.knows_training,
         examples=pictures[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
@@ -97,7 +98,7 @@ def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation,
     seen = Observation(
         model=scenario.model,
         update=received.update,
-        training=scenario.training,
+        training=scenario.training.as_attacked(),
         examples=scenario.private.images.shape[1],
         shape=tuple(scenario.private.images.shape[2:]),  # type: ignore[arg-type]
         classes=scenario.classes,
@@ -185,11 +186,20 @@ def _first_epoch(data: Batch, steps: Sequence[Step], training: LocalTraining) ->
     """The pictures as fed, each once; those that no step has reached as they would have been."""
     count = data.images.shape[0]
     size = min(training.batch_size or count, count)
-    epoch = [step.batch for step in steps[: -(-count // size)]]
-    rest = slice(size * len(epoch), None)
+    taken = steps[: -(-count // size)]
+    epoch = [step.batch for step in taken]
     copies = max(1, epoch[0].images.shape[0] // size)  # of a defense that enlarges batches
+    places = torch.cat([torch.arange(count)[step.rows] for step in taken])
+    rest = [row for row in range(count) if row not in set(places.tolist())]
     epoch.append(Batch(*(x[rest].repeat_interleave(copies, 0) for x in data)))
-    return Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+    fed = Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+    return fed if training.order == "known" else _put_back(fed, [*places.tolist(), *rest], copies)
+
+
+def _put_back(fed: Batch, rows: Sequence[int], copies: int) -> Batch:
+    """In the order of the client's pictures, which its shuffling hides from everybody."""
+    at = torch.tensor(rows).argsort().to(fed.images.device)
+    return Batch(*(x.unflatten(0, (-1, copies))[at].flatten(0, 1) for x in fed))
 
 
 def _without_copies(fed: Batch, copies: int) -> Batch:

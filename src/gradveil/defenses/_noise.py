@@ -62,7 +62,9 @@ def refuse_account(defense: str, snr: float | None) -> None:
 
 def law_of_noisy_steps(deviation: float, snr: float | None, round: Round) -> Law | None:
     """Of normal noise in the gradient of every local step: exact for one step, since the noise of an earlier step
-    moves the weights of later ones."""
+    moves the weights of later ones. None where the noise goes through more than a sum, as in Adam."""
+    if deviation and not round.training.is_linear:
+        return None
     one = round.training.steps == 1
     if snr is not None:
         return Normal(relative=10 ** (-snr / 20)).mean_of(round.members) if one else None

@@ -1,10 +1,10 @@
 """Several local steps differentiated one at a time, so that the memory is that of one step, however many there are.
 
-A round is u[t+1] = u[t] + rate * g(w - u[t], x): all that a step needs from those before it is u[t] (and the velocity).
-So the way there keeps these alone, without a graph, and the way back takes the steps from the last to the first: each
-is computed once more with its graph, turns the slope by u[t+1] into the slopes by u[t] and by x, and is forgotten.
-That is what checkpointing of every step would do; torch's own does not go through `torch.func`. It costs one more
-first-order pass for all steps but the last.
+A round is u[t+1] = u[t] + rate * g(w - u[t], x): all that a step needs from those before it is u[t] and what the local
+optimizer remembers. So the way there keeps these alone, without a graph, and the way back takes the steps from the last
+to the first: each is computed once more with its graph, turns the slope by what it began with into that by what came
+before and by x, and is forgotten. That is what checkpointing of every step would do; torch's own does not go through
+`torch.func`. It costs one more first-order pass for all steps but the last.
 """
 
 from __future__ import annotations
@@ -16,14 +16,13 @@ import torch
 from torch import Generator, Tensor, nn
 from torch.func import vjp
 
-from gradveil.core.client import local_steps
+from gradveil.core.client import gradient_of
 from gradveil.core.defense import Defense
-from gradveil.core.scenario import LocalTraining
+from gradveil.core.local_optimizer import Carry, start_of, take_step
+from gradveil.core.local_training import LocalTraining
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Params, Update
 from gradveil.engine.distance import Distance
-
-Carry = dict[str, dict[str, Tensor]]  # `update`, and `velocity` times the rate where there is momentum; empty at first
 
 
 @dataclass(frozen=True)
@@ -56,15 +55,11 @@ class LocalRound:
         return tuple(self.defense.data(Batch(*given), self.rng))
 
     def after(self, place: int, carry: Carry, images: Tensor, labels: Tensor) -> Carry:
-        """One local step: a round of one, from where the steps before it have led."""
-        training, before = self.training, carry.get("update")
-        here = self.params if before is None else {name: self.params[name] - u for name, u in before.items()}
-        *_, batch = replace(training, steps=place + 1).batches(Batch(images, labels))
-        alone = replace(training, steps=1, batch_size=None, momentum=0.0)
-        (step,) = local_steps(self.model, here, batch, alone, self.defense, self.rng)
-        moved = add_scaled(step.update, carry.get("velocity"), training.momentum)
-        update = {"update": add_scaled(moved, before, 1.0)}
-        return {**update, "velocity": moved} if training.momentum else update
+        """One local step, from where the steps before it have led."""
+        here, data = start_of(self.params, carry), Batch(images, labels)
+        *_, batch = replace(self.training, steps=place + 1).batches(data)
+        gradient = self.defense.gradient(gradient_of(self.model, self.training), self.model, self.rng)
+        return take_step(self.training, place, carry, here, gradient(here, self.defense.batch(batch, self.rng)))
 
     def end_of_round(self, carry: Carry, fed: tuple[Tensor, ...]) -> tuple[Tensor, Carry, tuple[Tensor, ...]]:
         """The last step and the distance: its value, and the slopes by what came before and by what is fed."""
@@ -88,9 +83,3 @@ class LocalRound:
     @property
     def rng(self) -> Generator:
         return Seed().rng()
-
-
-def add_scaled(one: Update, other: Update | None, weight: float) -> dict[str, Tensor]:
-    if other is None:
-        return dict(one)
-    return {name: (other[name] if weight == 1.0 else weight * other[name]) + u for name, u in one.items()}

@@ -27,6 +27,7 @@ from gradveil.engine.layers import Part, narrow
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.group import together
 from gradveil.engine.priors.prior import Prior, applicable
+from gradveil.engine.soft_steps import soften_steps
 from gradveil.engine.spaces.generator import Decoded
 from gradveil.engine.spaces.joint_labels import BoundJointLabels
 from gradveil.engine.spaces.space import Space
@@ -117,12 +118,15 @@ class Inversion(Attack):
         return torch.cat([part.match for part in parts]).unflatten(0, (len(seen.names), guesses))
 
     def complete_training(self, seen: Observation, compute: Compute) -> tuple[Observation, tuple[str, ...]]:
-        """With the local steps and rate as far as they can be worked out, if the attacker was not told."""
-        if seen.training_known or isinstance(self.distance, Unmatched):
+        """With steps that a search can follow, and as many at the rate that can be worked out, if nobody said them."""
+        if isinstance(self.distance, Unmatched):
             return seen, ()
         with compute.active():
+            seen, softened = soften_steps(seen)
+            if seen.training_known:
+                return seen, softened
             training, notes = estimate_training(seen, compute)
-        return replace(seen, training=training, training_known=True), notes
+        return replace(seen, training=training, training_known=True), softened + notes
 
     def search(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
         """With labels decided, if they are, and priors that fit the model."""

@@ -36,8 +36,9 @@ from torch import Tensor, nn
 
 from gradveil.core.client import in_client_mode
 from gradveil.core.errors import NotApplicableError
+from gradveil.core.local_optimizer import impulses
+from gradveil.core.local_training import LocalTraining
 from gradveil.core.observation import Observation
-from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Labels
 from gradveil.engine.label_counts import Pushes, by_signs
@@ -74,6 +75,12 @@ def given_or_lowest(seen: Observation) -> Labels:
     if seen.training.loss == "binary-cross-entropy":
         raise NotApplicableError(
             "GradInversion's rule reads one label per picture, and these have several, "
+            "grant them to the attacker with `labels = known`",
+            key="labels",
+        )
+    if not seen.training.is_linear:
+        raise NotApplicableError(
+            f"GradInversion's rule reads the size of gradients, and the client runs {seen.training.optimizer}, "
             "grant them to the attacker with `labels = known`",
             key="labels",
         )
@@ -120,6 +127,8 @@ def _head(seen: Observation, part: str) -> Tensor:
             f"the update does not hold {name!r} to read them from, grant them to the attacker with `labels = known`",
             key="labels",
         )
+    if not seen.training.is_linear:
+        return seen.update[name].nan_to_num(0, 0, 0)  # its signs are a gradient's, its sizes are not
     decayed = seen.training.weight_decay * seen.model.get_parameter(name).detach()
     return (seen.update[name] / gain(seen.training) - decayed).nan_to_num(0, 0, 0)
 
@@ -130,16 +139,16 @@ def gain(training: LocalTraining) -> float:
     >>> gain(LocalTraining(steps=3, rate=0.5)), gain(LocalTraining(steps=2, momentum=0.5))
     (1.5, 2.5)
     """
-    velocity = total = 0.0
-    for _ in range(training.steps):
-        velocity = training.momentum * velocity + 1
-        total += velocity
-    return training.rate * total
+    return sum(impulses(training))
 
 
 def _counts(seen: Observation, pull: Tensor) -> Tensor:
     """How many examples of each class, [client, class]."""
-    if seen.examples == 1 or f"{last_linear(seen.model, seen.classes)}.weight" not in seen.update:
+    if (
+        seen.examples == 1
+        or not seen.training.is_linear
+        or f"{last_linear(seen.model, seen.classes)}.weight" not in seen.update
+    ):
         return by_signs(pull, seen.examples)
     received = Gradients(_head(seen, "weight").double(), pull.double())
     along = _instead_of_bias(seen)

@@ -19,11 +19,12 @@ from torch.overrides import TorchFunctionMode
 
 from gradveil.core.client import local_update, loss_of
 from gradveil.core.defense import Defense
+from gradveil.core.local_optimizer import Carry
 from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Batch, Params
-from gradveil.engine.adjoint import Carry, LocalRound, add_scaled
+from gradveil.engine.adjoint import LocalRound
 from gradveil.engine.distance import Unmatched
 
 ALIKE = 1e-2  # of a gradient's length: more than rounding, TF32 too, and less than a missing share
@@ -62,7 +63,7 @@ class OuterRound(LocalRound):
         here = {n: p - before[n] if before else p for n, p in self.params.items() if n not in self.outer}
         *_, raw = replace(self.training, steps=place + 1).batches(Batch(images, labels))
         slopes, gone, came = self.gradient(here, carry, self.defense.batch(raw, self.rng))
-        update = add_scaled({n: rate * g for n, g in slopes.items()}, before or None, 1.0)
+        update = {n: before[n] + rate * g if before else rate * g for n, g in slopes.items()}
         return {
             "update": update,
             "out": below(carry.get("out"), {n: rate * g for n, g in gone.items()}),
@@ -96,7 +97,7 @@ def below(above: Params | None, more: Params) -> dict[str, Tensor]:
 def outer_layers(model: nn.Module, params: Params, seen: Observation) -> tuple[str, ...]:
     """The weights for which outer products are fewer numbers and, tried on two pictures, tell the whole gradient."""
     training = seen.training
-    if training.steps == 1 or training.momentum or training.weight_decay:
+    if training.steps == 1 or training.momentum or training.weight_decay or not training.is_plain_step:
         return ()
     rows = training.steps * min(training.batch_size or seen.examples, seen.examples)
     large = {f"{name}.weight": m.weight for name, m in model.named_modules() if isinstance(m, nn.Linear)}

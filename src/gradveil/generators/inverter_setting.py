@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class Setting:
     def of(
         cls, model: nn.Module, training: LocalTraining, defense: Defense, examples: int, shape: tuple[int, ...]
     ) -> Setting:
-        steps = {name: value for name, value in asdict(training).items() if value is not None}
+        steps = training.to_table()
         return cls(
             model=hash_weights(model), shape=tuple(shape), examples=examples, training=steps,
             defense=describe_defense(defense),

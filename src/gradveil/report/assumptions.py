@@ -33,6 +33,18 @@ MODES = {
     "batch": "training mode",
     "batch-shared": "training mode",
 }
+NAMES = {"sgd": "SGD", "adam": "Adam", "adamw": "AdamW", "rmsprop": "RMSprop", "adagrad": "Adagrad"}
+OPTIMIZER = ("local_rate", "momentum", "weight_decay", "optimizer", "schedule", "dropout")
+NUMBERS = ("momentum", "weight_decay", "warmup", "clip_gradients", "label_smoothing")
+WORDS = {  # by key and value of a scenario
+    ("nesterov", True): "Nesterov",
+    ("schedule", "step"): "rate falling in steps",
+    ("schedule", "cosine"): "rate falling as a cosine",
+    ("dropout", "on"): "dropout by masks that the attacker does not know",
+    ("augment", "crop-flip"): "crops and flips that the attacker does not know",
+    ("update_precision", "bf16"): "update rounded to bf16",
+    ("update_precision", "fp16"): "update rounded to fp16",
+}
 KNOWS = {
     frozenset({"unaware"}): "not known",
     frozenset({"adaptive"}): "known",
@@ -65,8 +77,11 @@ def list_assumptions(run: Run, verdict: Verdict) -> list[Assumption]:
         "Normalization statistics": (_word(scenario, "batchnorm", STATISTICS), ("scenario.batchnorm",)),
         "Client mode": (_word(scenario, "batchnorm", MODES), ("scenario.batchnorm",)),
         "Batch size": (_state(scenario, "batch_size", "{}"), ("scenario.batch_size",)),
-        "Local steps": (_local_steps(scenario), ("scenario.local_steps",)),
-        "Local optimizer and rate": (_optimizer(scenario), _in_scenario("local_rate", "momentum", "weight_decay")),
+        "Local steps": (_local_steps(scenario), _in_scenario("local_steps", "epochs", "order")),
+        "Local optimizer and rate": (
+            _optimizer(scenario),
+            _in_scenario(*OPTIMIZER),
+        ),
         "Sample count": (_samples(scenario), _in_scenario("images", "batch_size")),
         "Data prior": (_each_attack(records, run, describe_prior), ("attack",)),
         "Defense algorithm": (_defenses(run, records), ("defense",)),
@@ -131,19 +146,22 @@ def _weights(scenario: Mapping[str, Any]) -> str | None:
 
 
 def _local_steps(scenario: Mapping[str, Any]) -> str | None:
-    steps = scenario.get("local_steps")
+    steps, epochs = scenario.get("local_steps"), scenario.get("epochs", 0)
     if steps is None:
         return None
+    shuffled = "; every client shuffles its pictures, not known to the attacker"
+    if epochs or scenario.get("order") == "unknown":
+        found = f"{epochs} epochs over a client's pictures" if epochs else f"{steps} (FedAvg)"
+        return found + (shuffled if scenario.get("order") == "unknown" else "")
     return "1 (FedSGD: the update is one gradient)" if steps == 1 else f"{steps} (FedAvg)"
 
 
 def _optimizer(scenario: Mapping[str, Any]) -> str | None:
     if "local_rate" not in scenario:
         return None
-    parts = [f"SGD at rate {scenario['local_rate']:g}"]
-    parts += [
-        f"{name.replace('_', ' ')} {scenario[name]:g}" for name in ("momentum", "weight_decay") if scenario.get(name)
-    ]
+    parts = [f"{NAMES.get(scenario.get('optimizer', 'sgd'), 'SGD')} at rate {scenario['local_rate']:g}"]
+    parts += [f"{name.replace('_', ' ')} {scenario[name]:g}" for name in NUMBERS if scenario.get(name)]
+    parts += [word for key, word in WORDS.items() if scenario.get(key[0]) == key[1]]
     if scenario.get("local_batch_size"):
         parts.append(f"{scenario['local_batch_size']} pictures a step")
     return ", ".join(parts) + "; known to the attacker"

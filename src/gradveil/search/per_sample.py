@@ -115,6 +115,8 @@ class Sweep:
 def refuse_what_needs_autograd(training: LocalTraining) -> None:
     if training.steps != 1:
         raise CannotSweep(f"the client takes {training.steps} local steps")
+    if not training.is_plain_step:
+        raise CannotSweep(f"the update is not the rate times a mean gradient ({training.summary})")
     if training.weight_decay:
         raise CannotSweep("the client decays its weights")
 

@@ -86,7 +86,7 @@ def client_reply(
     """One client's round by `local_steps`. `model` is in client mode; `running` are the statistics as sent."""
     data = round_data(data, federation, defense, client=client, round=round)
     examples = len(data.images)
-    around, training = local_optimizer(params, federation.local_training(examples, progress), federation)
+    around, training = local_optimizer(params, federation), federation.local_training(examples, progress)
     rng = stream_of(federation, round, client).at("client").rng()
     statistics = dict(running or {}) if federation.batchnorm == "batch-shared" else {}
     for number, step in enumerate(local_steps(model, params, data, training, defense, rng, around)):

@@ -22,7 +22,7 @@ Stacked = dict[str, torch.Tensor]
 
 
 def can_stack(defense: Defense, federation: Federation) -> bool:
-    return not defense.acts_at("gradient") and not federation.error_feedback
+    return not defense.acts_at("gradient") and not federation.error_feedback and not federation.goes_alone
 
 
 def stack_replies(
@@ -43,8 +43,8 @@ def stack_replies(
     together = Batch(torch.stack([one.images for one in each], 1), torch.stack([one.labels for one in each], 1))
     streams = tuple(stream_of(federation, round, client).at("client").rng() for client in clients)
     sent = stack_tables(params)
-    around, training = local_optimizer(sent, federation.local_training(len(each[0].images), progress), federation)
-    gradient = around(vmap(gradient_of(model, training.loss)))
+    around, training = local_optimizer(sent, federation), federation.local_training(len(each[0].images), progress)
+    gradient = around(vmap(gradient_of(model, training)))
 
     def feed(batch: Batch) -> Batch:
         return feed_each(defense, batch, streams)

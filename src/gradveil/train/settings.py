@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from gradveil.core.errors import ConfigError, unknown
-from gradveil.core.scenario import BatchNorm, LocalTraining, Loss
+from gradveil.core.local_training import BatchNorm, Dropout, LocalOptimizer, LocalTraining, Loss
 from gradveil.train.centralized import FALLS
 
 Method = Literal["fedsgd", "fedavg", "fedprox"]
@@ -17,6 +17,7 @@ Topology = Literal["central", "gossip"]
 Precision = Literal["float32", "tf32", "bf16", "float64"]
 Engine = Literal["local", "flower"]
 EVALUATIONS = 20
+LOCAL = ("optimizer", "clip_gradients", "label_smoothing", "dropout")
 MOST_ROUNDS, MOST_CLIENTS = 10_000_000, 100_000
 _SPLIT = re.compile(r"iid|dirichlet:(?P<alpha>[^:]+)|classes:(?P<classes>\d+)")
 
@@ -38,6 +39,10 @@ class Federation:
     rate: float = 0.1
     momentum: float = 0.0
     nesterov: bool = False
+    optimizer: LocalOptimizer = "sgd"  # of a client's steps, and so are the next three; fedsgd has none
+    clip_gradients: float = 0.0  # largest norm of a step's gradient; 0: none
+    label_smoothing: float = 0.0
+    dropout: Dropout = "off"
     weight_decay: float = 0.0
     decay: bool = False  # tenfold at 3/8, 5/8 and 7/8 of the rounds
     batchnorm: BatchNorm = "eval"  # "batch-shared": the server averages the running statistics
@@ -52,6 +57,11 @@ class Federation:
         _check_rates(self)
         split_of(self.split)
         _check_neighbors(self)
+
+    @property
+    def goes_alone(self) -> bool:
+        """Whether a client's steps cannot be taken together with those of others: norms and masks are its own."""
+        return bool(self.clip_gradients) or self.dropout == "on"
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -70,6 +80,11 @@ class Federation:
             rate=self.rate_at(progress),
             batch_size=min(self.batch_size, examples),
             momentum=self.momentum,
+            nesterov=self.nesterov,
+            optimizer=self.optimizer,
+            clip_gradients=self.clip_gradients,
+            label_smoothing=self.label_smoothing,
+            dropout=self.dropout,
             weight_decay=self.weight_decay,
             batchnorm=self.batchnorm,
             loss=self.loss,
@@ -212,7 +227,14 @@ def _check_engine(settings: TrainSettings) -> None:
 
 
 def _check_names(settings: Federation) -> None:
-    for name, kind in {"method": Method, "topology": Topology, "batchnorm": BatchNorm, "loss": Loss}.items():
+    for name, kind in {
+        "method": Method,
+        "topology": Topology,
+        "batchnorm": BatchNorm,
+        "loss": Loss,
+        "optimizer": LocalOptimizer,
+        "dropout": Dropout,
+    }.items():
         if (value := getattr(settings, name)) not in get_args(kind):
             raise unknown(name, str(value), get_args(kind))
 
@@ -250,3 +272,11 @@ def _check_rates(settings: Federation) -> None:
         raise ConfigError(f"must be 0 or more and below 1, got {settings.momentum}", key="momentum")
     if settings.nesterov and not settings.momentum:
         raise ConfigError("needs a momentum above 0, set for example `momentum = 0.9`", key="nesterov")
+    for name in LOCAL if settings.method == "fedsgd" else ():
+        if getattr(settings, name) != getattr(Federation, name):
+            raise ConfigError("is of local steps, which `method = fedsgd` does not take, leave it out", key=name)
+    if not (settings.clip_gradients >= 0 and math.isfinite(settings.clip_gradients)):
+        raise ConfigError(f"must be 0 or more and finite, got {settings.clip_gradients}", key="clip_gradients")
+    if not 0 <= settings.label_smoothing <= 1:
+        raise ConfigError(f"must be 0 to 1, got {settings.label_smoothing}", key="label_smoothing")
+    settings.local_training(1, 0.0)  # which refuses what contradicts itself

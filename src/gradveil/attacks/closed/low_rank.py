@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.closed.layer_input import LayerInput, called_layers
 from gradveil.core.client import in_client_mode
 from gradveil.core.errors import NotApplicableError
@@ -59,6 +60,7 @@ def find_linear(seen: Observation, name: str, sleeping: bool) -> LayerInput:
 
     `sleeping`: units must sleep through some pictures, as those before a ReLU do.
     """
+    require_gradients(seen, name)
     model = in_client_mode(seen.model, seen.training).requires_grad_()
     like, rng = next(model.parameters()), Seed().at(name).rng()
     with torch.enable_grad():

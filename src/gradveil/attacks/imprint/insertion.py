@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from gradveil.attacks.closed.gradient_only import require_gradients
 from gradveil.attacks.imprint.identity_path import open_path
 from gradveil.attacks.imprint.module import Imprint, Rows
 from gradveil.core.errors import NotApplicableError
@@ -154,6 +155,7 @@ def standard_of(model: nn.Module, shape: tuple[int, int, int], like: Tensor) -> 
 
 def imprint_in(seen: Observation, who: str) -> tuple[str, Imprint]:
     """The planted module and its name."""
+    require_gradients(seen, who)
     for name, layer in seen.model.named_modules():
         if isinstance(layer, Imprint):
             return name, layer

@@ -55,7 +55,7 @@ def gradients(seen: Observation, who: str) -> Iterator[Gradient]:
             f"the update holds nothing of the planted layer {name!r}, choose another attack", key=who
         )
     training = seen.training
-    decay = training.rate * training.weight_decay if training.steps == 1 else 0.0
+    decay = training.rate_at(0) * training.weight_decay if training.steps == 1 else 0.0
     sent = (imprint.first.weight.detach(), imprint.first.bias.detach())
     for client in range(len(seen.names)):
         yield Gradient(weight=weight[client], bias=bias[client], sent=sent, decay=decay)

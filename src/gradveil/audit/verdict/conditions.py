@@ -74,12 +74,21 @@ def describe_conditions(run: Run) -> str:
         WHO.get(str(scenario.get("attacker")), "an attacker that is not stated"),
         f"labels {scenario.get('labels', 'not stated')}",
         f"batch size {scenario.get('batch_size', 'not stated')}",
-        f"{scenario.get('local_steps', 'not stated')} local {'step' if scenario.get('local_steps') == 1 else 'steps'}",
+        describe_steps(scenario),
         *_together(scenario),
         f"{_pictures(run)} pictures",
         f"seed {run.config.get('seed', 'not stated')}",
     ]
     return "; ".join(parts)
+
+
+def describe_steps(scenario: Mapping[str, Any]) -> str:
+    """How many, by which optimizer, and whether in an order that the client alone knows."""
+    epochs, steps = scenario.get("epochs", 0), scenario.get("local_steps", "not stated")
+    count, unit = (epochs, "local epoch") if epochs else (steps, "local step")
+    optimizer = scenario.get("optimizer", "sgd")
+    found = f"{count} {unit}" + ("" if count == 1 else "s") + ("" if optimizer == "sgd" else f" of {optimizer}")
+    return f"{found}, shuffled" if scenario.get("order") == "unknown" else found
 
 
 def _together(scenario: Mapping[str, Any]) -> Iterator[str]:

@@ -193,6 +193,8 @@ def refuse_what_needs_autograd(one: OneTrial) -> None:
         raise CannotSweep(f"the client takes {training.steps} local steps")
     if training.weight_decay:
         raise CannotSweep("the client decays its weights")
+    if not training.is_plain_step:
+        raise CannotSweep(f"the update is not the rate times a mean gradient ({training.summary})")
     if training.batch_size is not None and training.batch_size < one.seen.examples:
         raise CannotSweep("one step sees a part of the client's data only")
     defense = surrogate(one, _first(one))
