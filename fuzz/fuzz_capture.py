@@ -29,10 +29,18 @@ from gradveil.models import MODELS
 FOLDER = tempfile.TemporaryDirectory(prefix="gradveil-fuzz-")
 SLOWEST = 5.0  # seconds
 WRONG: dict[str, tuple[Any, ...]] = {
-    "version": (0, 2, "1", None, True, 10**30),
+    "version": (0, 3, "1", None, True, 10**30),
     "round": (-1, 1.5, "x", None, 2**63, True, []),
     "training": (None, [], {"steps": 0}, {"steps": 10**12}, {"rate": -1}, {"rate": 0}, {"momentum": "a"}, {"x": 1},
-                 {"batchnorm": "off"}, {"loss": "mse"}, {"batch_size": -3}, {"weight_decay": -1}),
+                 {"batchnorm": "off"}, {"loss": "mse"}, {"batch_size": -3}, {"weight_decay": -1},
+                 {"optimizer": "adma"}, {"optimizer": 3},
+                 {"optimizer": "adam", "momentum": 0.9}, {"nesterov": 1}, {"nesterov": True}, {"beta1": 1},
+                 {"beta2": -0.1}, {"smoothing": 2}, {"epsilon": -1}, {"epochs": -1}, {"epochs": 10**12},
+                 {"epochs": 1.5}, {"order": True}, {"schedule": "linear"}, {"decay_every": 0}, {"decay_factor": 2},
+                 {"warmup": -1}, {"clip_gradients": -1}, {"clip_gradients": "x"}, {"label_smoothing": 1.1},
+                 {"class_weights": 1}, {"class_weights": [1, 2]}, {"class_weights": [-1] * 10},
+                 {"class_weights": ["x"] * 10}, {"class_weights": [1] * 10**5}, {"dropout": "maybe"},
+                 {"update_precision": "fp8"}),
     "examples": ({}, [], None, {"client-0": -1}, {"client-0": 10**9}, {"client-0": 1.5}, {"../x": 1}, {"b": 1},
                  {"": 1}),
     "shape": (None, [], [3, 8], [3, 8, 8, 8], [0, 8, 8], [3, -8, 8], [10**6, 10**6, 10**6], ["3", 8, 8], [4, 8, 8]),

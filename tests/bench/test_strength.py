@@ -153,6 +153,13 @@ def test_differences_are_by_update_and_a_loss_needs_its_interval() -> None:
     assert all(len(row.cells()) == len(COLUMNS) for row in rows.values())
 
 
+def test_of_exact_pictures_none_is_better() -> None:
+    """What is left of them is rounding: 90 and 150 dB are the same picture."""
+    found = compare(entry(OURS, [90.0], [100.0]), entry("other", [150.0], [151.0]))
+    assert (found.mean, found.low, found.high) == (0, 0, 0)
+    assert compare(entry(OURS, [70.0], [70.0]), entry("other", [150.0], [79.0])).mean == pytest.approx(-9.5)
+
+
 @pytest.mark.parametrize("labels", ["known", "inferred"])
 def test_what_goes_out_is_what_an_attacker_has(labels: Any, tmp_path: Path) -> None:
     own = make_case(replace(SMALL, labels=labels, steps=2), {}, 0)

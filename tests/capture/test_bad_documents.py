@@ -41,6 +41,7 @@ SOUND: dict[str, Any] = {
         ("training", {"momentum": -1}, "training.momentum: expected a number of at least 0"),
         ("training", {"batchnorm": "off"}, "training.batchnorm: expected one of eval, batch, batch-shared"),
         ("training", {"batch_size": 0}, "training.batch_size: expected a whole number from 1"),
+        ("training", {"optimizer": "adam"}, "unknown name 'optimizer'"),  # a file of version 1 knows of none
         ("examples", {}, "examples: names 0 clients"),
         ("examples", {"../x": 1}, "is no name for a client"),
         ("examples", {"a": -1}, "examples.a: expected a whole number from 0"),
@@ -64,6 +65,28 @@ def test_a_wrong_value_is_named(key: str, value: Any, expected: str) -> None:
     assert expected in str(raised.value)
     assert "\n" not in str(raised.value)
     assert "\x1b" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("training", "expected"),
+    [
+        ({"optimizer": "adma"}, "training.optimizer: expected one of sgd, adam, adamw, rmsprop, adagrad"),
+        ({"optimizer": "adam", "momentum": 0.9}, "training.momentum: adam has none"),
+        ({"nesterov": 1}, "training.nesterov: expected true or false"),
+        ({"beta1": 1}, "training.beta1: expected a number below 1"),
+        ({"label_smoothing": 2}, "training.label_smoothing: expected a number from 0 to 1"),
+        ({"epochs": -1}, "training.epochs: expected a whole number from 0"),
+        ({"epochs": 10**5, "batch_size": 1}, "training.epochs: is more than 100,000 steps"),
+        ({"class_weights": 3}, "training.class_weights: expected a list"),
+        ({"class_weights": [1, 2]}, "training.class_weights: has 2 numbers for 3 classes"),
+        ({"augmentation": "x"}, "unknown name 'augmentation'"),
+    ],
+)
+def test_wrong_settings_of_version_2_are_named(training: dict[str, Any], expected: str) -> None:
+    document = SOUND | {"version": 2, "training": training, "examples": {"a": 2}}
+    with pytest.raises(ConfigError) as raised:
+        parse_document(json.dumps(document), "x")
+    assert expected in str(raised.value)
 
 
 @pytest.mark.parametrize("key", SOUND)

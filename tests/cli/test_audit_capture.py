@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from gradveil.capture import Capture, read, save, simulate
 from gradveil.cli import main
 from gradveil.config import build, from_tables
 from gradveil.config.reproduce import reproduce
+from gradveil.core.local_training import LocalTraining
 from gradveil.defenses import DEFENSES
 from gradveil.experiment import journal
 
@@ -57,6 +59,22 @@ def test_an_undefended_picture_leaks(undefended: Capture) -> None:
     held = [r for r in records if r.control == "lineup"]
     assert {r.scenario for r in held} == {"c-b1"}
     assert all(r.status == "ok" and r.ranks["rank"] == [1] and not r.flags for r in held), "one trial for each picture"
+
+
+def test_a_client_of_adam_that_shuffles_is_replayed_and_attacked(capsys: pytest.CaptureFixture[str]) -> None:
+    training = LocalTraining(optimizer="adam", rate=1e-3, epochs=1, batch_size=2, order="unknown")
+    save("c.safetensors", simulate(options={"size": 16}, examples=4, training=training, labels=True))
+    assert run("capture", "show", "c.safetensors") == 0
+    assert "'optimizer': 'adam'" in capsys.readouterr().out
+    search = ["--attack", "lbfgs-cosine:steps=8,restarts=1", *QUICK[2:]]
+    assert run("audit", "--capture", "c.safetensors", *PICTURES, *search, "--out", "run") == 0
+    assert verdict("run")["provenance"]["capture"]["replay"]["client-0"].startswith("reproduced, relative error")
+    scenario = tomllib.loads(Path("run/config.toml").read_text())["scenario"]
+    assert (scenario["optimizer"], scenario["epochs"], scenario["order"]) == ("adam", 1, "unknown")
+    held = [r for r in journal.read(Path("run/journal.jsonl")) if r.control == "lineup"]
+    assert all("line-up-estimated" in record.flags for record in held)
+    assert run("audit", "--capture", "c.safetensors", *PICTURES, *search, "--optimizer", "sgd", "--out", "other") == 2
+    assert "--optimizer: is 'sgd', the capture says 'adam', leave it out" in capsys.readouterr().err
 
 
 def test_the_tensors_of_a_capture_are_read_once(undefended: Capture, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import torch.nn.functional as F
 from scenes import CLASSES, SHAPE, drawn, one_hot, smooth, usual
 from torch import Tensor, nn
 
+from gradveil.core.augment import crop_and_flip
 from gradveil.core.client import in_client_mode, local_steps, local_update, parameters_of, take_steps
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -254,6 +255,30 @@ def test_dropout_keeps_its_share_and_its_mean() -> None:
     ratio = update["2.weight"].abs().sum() / plain["2.weight"].abs().sum()
     assert 0.8 < ratio.item() < 1.3
     assert furthest(update, plain) > 1e-6
+
+
+def test_crops_and_flips_are_parts_of_the_pictures() -> None:
+    images = drawn(40, 3, 9, 7)
+    made = crop_and_flip(images, Seed().rng())
+    assert torch.equal(made, crop_and_flip(images, Seed().rng()))
+    assert made.shape == images.shape
+    padded = F.pad(images, (4, 4, 4, 4))
+    crops = padded.unfold(2, 9, 1).unfold(3, 7, 1).flatten(2, 3).transpose(1, 2)  # [picture, place, channel, ...]
+    either = [(crops == one[:, None]).flatten(2).all(-1) for one in (made, made.flip(3))]
+    assert all(found.any(1).float().mean() > 0.2 for found in either)
+    assert (either[0] | either[1]).any(1).all()
+    assert len({int(place) for place in (either[0] | either[1]).int().argmax(1)}) > 20
+
+
+def test_crops_are_drawn_by_the_client_and_unknown_to_the_attacker() -> None:
+    training, batch = LocalTraining(augment="crop-flip", steps=2, rate=0.1), data()
+    one, again, other = (sent(smooth(), batch, training, seed) for seed in (0, 0, 1))
+    assert furthest(one, again) == 0
+    assert furthest(one, other) > 1e-6
+    assert (
+        furthest(sent(smooth(), batch, training.as_attacked()), sent(smooth(), batch, LocalTraining(steps=2, rate=0.1)))
+        == 0
+    )
 
 
 @pytest.mark.parametrize(("precision", "dtype"), [("bf16", torch.bfloat16), ("fp16", torch.float16)])

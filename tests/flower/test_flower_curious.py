@@ -20,10 +20,13 @@ from flwr.serverapp.strategy import (
     FedMedian,
     Strategy,
 )
+from torch.utils.data import DataLoader, TensorDataset
 
 import gradveil.flower
 from gradveil import capture
+from gradveil.capture.replay import replay
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.types import Batch
 from gradveil.flower.arrays import record_of, tensors_of
 from gradveil.flower.curious_server import CuriousServer, MissingNodesError, read_rounds
 from gradveil.flower.round_capture import Protocol
@@ -252,3 +255,32 @@ def test_a_round_that_cannot_be_written_as_a_capture_goes_on(tmp_path: Path) -> 
 
 def test_names_of_the_inner_strategy_are_offered(tmp_path: Path) -> None:
     assert gradveil.flower.CuriousServer(fed_avg(), tmp_path, PROTOCOL).weighted_by_key == "num-examples"
+
+
+def test_a_shuffled_loader_and_adam_are_captured_and_replayed(tmp_path: Path) -> None:
+    """The training loop is the user's own, with nothing of gradveil in it."""
+    pictures = {node: torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(node)) for node in (100, 101)}
+    labels = torch.tensor([0, 1, 2, 0])
+
+    def trains(message: Message) -> Message:
+        net, data = small_net().eval(), pictures[message.metadata.dst_node_id]
+        net.load_state_dict(tensors_of(message.content["arrays"]))  # type: ignore[arg-type]
+        optimizer = torch.optim.Adam(net.parameters(), lr=1e-3)
+        loader = DataLoader(TensorDataset(data, labels), batch_size=2, shuffle=True)
+        for images, own in loader:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(net(images), own).backward()
+            optimizer.step()
+        return reply_with(message, state_of(net))
+
+    training = LocalTraining(optimizer="adam", rate=1e-3, epochs=1, batch_size=2, order="unknown")
+    protocol = Protocol(training=training, shape=(1, 8, 8), classes=3)
+    trained(CuriousServer(fed_avg(), tmp_path, protocol), dict.fromkeys(pictures, trains), rounds=1)
+    seen = capture.load(tmp_path / "round-0001.safetensors")
+    assert seen.training == training
+    model = small_net()
+    model.load_state_dict(dict(seen.weights))
+    for node, data in pictures.items():
+        for images, expected in ((data, "reproduced"), (data.flip(0), "not reproduced")):
+            own = Batch(images, torch.nn.functional.one_hot(labels, 3).float())
+            assert replay(seen, model.eval(), f"node-{node}", own).status == expected

@@ -38,7 +38,9 @@ BOUND, ESTIMATED, OFF, OTHER = "line-up-bound", "line-up-estimated", "line-up-of
 BESIDE = "line-up-beside"
 PLANTED = "of the model that all have agreed on: a server that changes it may see more"
 OWN = "every candidate has its own label, since the attacker has to infer them"
-ORDER = "the order of the pictures is granted, which the client keeps to itself"
+ORDER = (
+    "order and crops of the pictures are granted, which clients keep to themselves; of captured ones they are simulated"
+)
 MASKS = "dropout masks are simulated, or granted where the order is"
 GRANTED = "every candidate has the private picture's label, which the attacker would have to infer"
 
@@ -160,7 +162,7 @@ def _notes(cell: LineUpCell) -> Iterator[str]:
     if not threat.knows_labels:
         yield OWN if cell.labeled else GRANTED
     training = cell.scenario.training
-    if training.order == "unknown" and training.batch_size:
+    if training.feeds_draws:
         yield ORDER
     if training.dropout == "on":
         yield MASKS

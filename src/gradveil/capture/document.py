@@ -12,6 +12,7 @@ from gradveil.capture.format import CLIENT, VERSION, Capture
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.core.local_training import (
     FIRST,
+    Augment,
     BatchNorm,
     Dropout,
     LocalOptimizer,
@@ -36,7 +37,7 @@ READ = (1, VERSION)  # of version 1 a training has the keys of `FIRST` alone
 CHOICES = {
     "batchnorm": get_args(BatchNorm), "loss": get_args(Loss), "optimizer": get_args(LocalOptimizer),
     "order": get_args(Order), "schedule": get_args(Schedule), "dropout": get_args(Dropout),
-    "update_precision": get_args(UpdatePrecision),
+    "augment": get_args(Augment), "update_precision": get_args(UpdatePrecision),
 }  # fmt: skip
 
 

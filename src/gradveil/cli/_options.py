@@ -42,6 +42,7 @@ SCENARIO = {  # option -> key of [scenario]
     "--clip-gradients": "clip_gradients",
     "--label-smoothing": "label_smoothing",
     "--dropout": "dropout",
+    "--augment": "augment",
     "--update-precision": "update_precision",
     "--rounds": "rounds",
     "--labels": "labels",

@@ -169,6 +169,13 @@ def audit(
         str | None,
         LOCAL("Whether clients draw dropout masks; the attacker does not know them (default off).", metavar="off|on"),
     ] = None,
+    augment: Annotated[
+        str | None,
+        LOCAL(
+            "What clients draw of their pictures in every step; the attacker does not know it (default none).",
+            metavar="none|crop-flip",
+        ),
+    ] = None,
     update_precision: Annotated[
         str | None,
         LOCAL("Numbers to which clients round their update (default float32).", metavar="float32|bf16|fp16"),
@@ -331,7 +338,8 @@ def audit(
         "--epochs": epochs, "--local-batch-size": local_batch_size, "--order": order, "--optimizer": optimizer,
         "--momentum": momentum, "--nesterov": nesterov, "--weight-decay": weight_decay, "--schedule": schedule,
         "--warmup": warmup, "--clip-gradients": clip_gradients, "--label-smoothing": label_smoothing,
-        "--class-weights": class_weights, "--dropout": dropout, "--update-precision": update_precision,
+        "--class-weights": class_weights, "--dropout": dropout, "--augment": augment,
+        "--update-precision": update_precision,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,
         "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,

@@ -12,10 +12,11 @@ from gradveil.audit.verdict import Verdict
 from gradveil.config.build import build
 from gradveil.config.load import from_tables
 from gradveil.config.schema import AuditConfig, Effort, Scalar
+from gradveil.config.training import tables_of
 from gradveil.core.choice import parse_choices
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
-from gradveil.core.scenario import BatchNorm
+from gradveil.core.local_training import BatchNorm, LocalTraining
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.progress import Progress
 from gradveil.report.conclude import conclude
@@ -39,6 +40,7 @@ def audit(
     batch_size: int | None = None,
     local_steps: int | None = None,
     local_rate: float | None = None,
+    training: LocalTraining | None = None,
     rounds: int | None = None,
     batchnorm: BatchNorm | None = None,
     labels: Literal["known", "inferred"] | None = None,
@@ -75,6 +77,8 @@ def audit(
         batch_size: Pictures per client (default 1).
         local_steps: Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).
         local_rate: Learning rate of the local steps (default 1).
+        training: All that a client does in a round, such as `LocalTraining(optimizer="adam", rate=1e-3, epochs=2)`;
+            `local_steps`, `local_rate` and `batchnorm` are then left out (default: one step of SGD).
         rounds: Number of rounds of the same clients that the attacker combines (default 1).
         batchnorm: Which statistics normalize, see `docs/configuration.md` (default eval).
         labels: Whether the attacker is given the labels or infers them from the update (default known).
@@ -88,12 +92,16 @@ def audit(
         claim: Test the claim that at most this share of such pictures leaks; 0.01 is 1 %.
         limit_named: Largest share of the pictures that may be named for the verdict *bounded* (default 0.05).
     """
-    scenario = {
+    scenario: dict[str, Any] = {
         "model": model, "weights": weights, "normalize": normalize, "data": data, "data_options": data_options,
         "capture": capture, "pictures": pictures, "images": images, "batch_size": batch_size,
         "local_steps": local_steps, "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm,
         "labels": labels, "attacker": attacker,
     }  # fmt: skip
+    if training is not None:
+        if not {"local_steps", "local_rate", "batchnorm"}.isdisjoint(_without_none(scenario)):
+            raise ConfigError("says it all, leave out local_steps, local_rate and batchnorm", key="training")
+        scenario |= tables_of(training) | {"loss": None if training.loss == "cross-entropy" else training.loss}
     given = {
         "defense": None if defenses is None else _choices(defenses, "defenses", DEFENSES),
         "attack": None if attacks is None else _choices(attacks, "attacks", ATTACKS),

@@ -75,7 +75,8 @@ def _defenses() -> Mapping[str, object]:
 def _settings_of(document: Mapping[str, Any], scenario: Mapping[str, Any]) -> dict[str, Any]:
     """The keys of a scenario that the capture settles."""
     counts = [count for count in document["examples"].values() if count]
-    settings = dict(tables_of(document["training"]))
+    settings = tables_of(document["training"])
+    settings["class_weights"] = list(settings["class_weights"])  # as TOML gives it
     size = min(counts) if counts else scenario.get("batch_size", 0)
     if not size:
         raise ConfigError(f"{scenario['capture']}: examples: no client said how many pictures it has, set `batch_size`")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from gradveil.core.choice import Choice
-from gradveil.core.local_training import BatchNorm, Dropout, LocalOptimizer, Order, Schedule, UpdatePrecision
+from gradveil.core.local_training import Augment, BatchNorm, Dropout, LocalOptimizer, Order, Schedule, UpdatePrecision
 from gradveil.data.draw import Draw
 
 Effort = Literal["quick", "standard", "thorough"]
@@ -22,8 +22,8 @@ def number(default: float, *, low: float | None = None, high: float | None = Non
 # what a scenario can be varied in: the same pictures, model and attackers
 VARIED = ("weights", "model_seed", "attack_seed", "batch_size", "local_steps", "local_rate", "local_batch_size",
           "epochs", "order", "optimizer", "momentum", "nesterov", "weight_decay", "schedule", "warmup",
-          "clip_gradients", "label_smoothing", "dropout", "update_precision", "batchnorm", "labels", "training",
-          "rounds", "aggregate")  # fmt: skip
+          "clip_gradients", "label_smoothing", "dropout", "augment", "update_precision", "batchnorm", "labels",
+          "training", "rounds", "aggregate")  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,6 +67,7 @@ class ScenarioConfig:
     label_smoothing: float = number(0.0, low=0.0, high=1.0)
     class_weights: tuple[float, ...] = ()  # of the loss, one for each class; empty: all alike
     dropout: Dropout = "off"  # on: clients draw masks in every step
+    augment: Augment = "none"  # crop-flip: clients crop and flip at random in every step
     update_precision: UpdatePrecision = "float32"  # to which clients round what they send
     batchnorm: BatchNorm = "eval"
     loss: Literal["auto", "cross-entropy", "binary-cross-entropy"] = "auto"  # auto: what the data calls for

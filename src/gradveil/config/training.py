@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -34,7 +33,7 @@ def check_training(config: ScenarioConfig, where: Where) -> None:
         raise ConfigError(f"must be at most {MOST_STEPS:,} local steps, got {steps:,}", key=where("scenario.epochs"))
 
 
-def tables_of(training: LocalTraining) -> Mapping[str, Any]:
+def tables_of(training: LocalTraining) -> dict[str, Any]:
     """The keys of a scenario that describe this training."""
     values = asdict(training)
     return {key: (values[name] or 0) if name == "batch_size" else values[name] for key, name in KEYS.items()}

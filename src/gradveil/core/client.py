@@ -19,6 +19,7 @@ import torch.nn.functional as F
 from torch import Generator, Tensor, nn
 from torch.func import functional_call
 
+from gradveil.core.augment import crop_and_flip
 from gradveil.core.dropout import masks_of
 from gradveil.core.errors import ConfigError
 from gradveil.core.formula import use_formulas
@@ -133,7 +134,7 @@ def take_steps(
 ) -> Iterator[Step]:
     """The local optimizer from `params`: `feed` makes what is fed of each minibatch of the data.
 
-    own: of what the client draws itself; without it the order is the given one, and dropout is off.
+    own: of what the client draws itself; without it pictures are fed as they are, in the given order, without dropout.
     """
     count = len(data.images)
     training = training.for_examples(count)
@@ -142,12 +143,19 @@ def take_steps(
     carry: Carry = {}
     for number, rows in enumerate(training.rows(count, order)):
         here = start_of(params, carry)
-        batch = feed(Batch(data.images[rows], data.labels[rows]))
+        batch = feed(augment(Batch(data.images[rows], data.labels[rows]), training, own, number))
         with masks_of(masks, number):
             slope = gradient(here, batch)
         carry = take_step(training, number, carry, here, slope)
         sent = carry["update"] if number + 1 < training.steps else as_precise(carry["update"], training)
         yield Step(here, batch, sent, rows)
+
+
+def augment(batch: Batch, training: LocalTraining, own: Seed | None, step: int) -> Batch:
+    """The batch as the client crops and flips it in a step; without a seed as it is."""
+    if own is None or training.augment == "none":
+        return batch
+    return Batch(crop_and_flip(batch.images, own.at("augment", step).rng()), batch.labels)
 
 
 def as_precise(update: Update, training: LocalTraining) -> Update:

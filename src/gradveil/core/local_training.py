@@ -19,6 +19,7 @@ LocalOptimizer = Literal["sgd", "adam", "adamw", "rmsprop", "adagrad"]
 Schedule = Literal["constant", "step", "cosine"]
 Order = Literal["known", "unknown"]
 Dropout = Literal["off", "on"]
+Augment = Literal["none", "crop-flip"]
 UpdatePrecision = Literal["float32", "bf16", "fp16"]
 ADAPTIVE_EPSILON, ADAGRAD_EPSILON = 1e-8, 1e-10  # torch's defaults
 PRECISIONS = {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -58,6 +59,7 @@ class LocalTraining:
     label_smoothing: float = 0.0
     class_weights: tuple[float, ...] = ()  # of the loss, by class; empty: all alike
     dropout: Dropout = "off"  # on: the client draws masks in every step
+    augment: Augment = "none"  # what the client draws of its pictures in every step
     update_precision: UpdatePrecision = "float32"  # to which the client rounds its update
 
     def __post_init__(self) -> None:
@@ -127,14 +129,24 @@ class LocalTraining:
         return not self.label_smoothing and not self.class_weights
 
     @property
+    def shuffles(self) -> bool:
+        """Whether which pictures a step takes is the client's secret."""
+        return self.order == "unknown" and self.batch_size is not None
+
+    @property
+    def feeds_draws(self) -> bool:
+        """Whether what a step is fed is the client's secret: which pictures, or what was made of them."""
+        return self.shuffles or self.augment != "none"
+
+    @property
     def draws(self) -> bool:
-        """Whether the client draws numbers of its own: the order of its pictures, or masks."""
-        return self.dropout == "on" or self.order == "unknown"
+        """Whether the client draws numbers of its own: the order of its pictures, crops or masks."""
+        return self.dropout == "on" or self.feeds_draws
 
     def as_attacked(self) -> LocalTraining:
         """As an attacker runs it who knows the protocol and none of the client's draws: without dropout and rounding,
         and where the order is unknown with all pictures in every step, which no order changes."""
-        known = replace(self, order="known", dropout="off", update_precision="float32")
+        known = replace(self, order="known", dropout="off", augment="none", update_precision="float32")
         return known if self.order == "known" else replace(known, batch_size=None)
 
     def to_table(self) -> dict[str, Any]:
@@ -156,8 +168,8 @@ class LocalTraining:
     def unknowns(self) -> tuple[str, ...]:
         """What the attacker does not know of a round, and what it does about it."""
         notes = {
-            "order not known: every local step is taken on all pictures of the client": self.order == "unknown"
-            and bool(self.batch_size),
+            "order not known: every local step is taken on all pictures of the client": self.shuffles,
+            "crops and flips not known: the attacker feeds pictures as they are": self.augment != "none",
             "dropout masks not known: the attacker runs without dropout": self.dropout == "on",
             f"the update is rounded to {self.update_precision}: the attacker matches it unrounded": (
                 self.update_precision != "float32"

@@ -186,11 +186,20 @@ def _first_epoch(data: Batch, steps: Sequence[Step], training: LocalTraining) ->
     """The pictures as fed, each once; those that no step has reached as they would have been."""
     count = data.images.shape[0]
     size = min(training.batch_size or count, count)
-    epoch = [step.batch for step in steps[: -(-count // size)]]
-    rest = slice(size * len(epoch), None)
+    taken = steps[: -(-count // size)]
+    epoch = [step.batch for step in taken]
     copies = max(1, epoch[0].images.shape[0] // size)  # of a defense that enlarges batches
+    places = torch.cat([torch.arange(count)[step.rows] for step in taken])
+    rest = [row for row in range(count) if row not in set(places.tolist())]
     epoch.append(Batch(*(x[rest].repeat_interleave(copies, 0) for x in data)))
-    return Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+    fed = Batch(torch.cat([b.images for b in epoch]), torch.cat([b.labels for b in epoch]))
+    return fed if training.order == "known" else _put_back(fed, [*places.tolist(), *rest], copies)
+
+
+def _put_back(fed: Batch, rows: Sequence[int], copies: int) -> Batch:
+    """In the order of the client's pictures, which its shuffling hides from everybody."""
+    at = torch.tensor(rows).argsort().to(fed.images.device)
+    return Batch(*(x.unflatten(0, (-1, copies))[at].flatten(0, 1) for x in fed))
 
 
 def _without_copies(fed: Batch, copies: int) -> Batch:

@@ -3,7 +3,7 @@
 A step of Adam is nearly the sign of the gradient: g / (|g| + epsilon), which is flat but where |g| is about epsilon.
 The search therefore takes a larger epsilon, a share of the mean |g|, as the surrogate of signSGD takes a tanh. Measured
 on LeNet, three steps of Adam at rate 1e-3, photographs of 16 pixels in batches of 4, `lbfgs-cosine` with 800 steps: of
-16 pictures 14 are named with it.
+16 pictures it names 14, and who takes the client for one of SGD names 4.
 """
 
 from __future__ import annotations

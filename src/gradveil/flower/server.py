@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from flwr.app import ArrayRecord, Context, MetricRecord
@@ -14,6 +14,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import nn
 
 from gradveil.core.files import private_files
+from gradveil.core.local_training import LocalTraining
 from gradveil.core.types import Batch
 from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import record_of, tensors_of
@@ -73,8 +74,11 @@ class FlowerServer:
         )
 
     def _protocol(self, model: nn.Module) -> Protocol:
-        def training(round: int, examples: int):
-            return self.federation.local_training(examples, self.federation.progress(round))
+        def training(round: int, examples: int) -> LocalTraining:
+            """As the server knows it: clients shuffle their pictures."""
+            found = self.federation.local_training(examples, self.federation.progress(round))
+            minibatches = found.batch_size is not None and found.batch_size < examples
+            return replace(found, order="unknown") if minibatches else found
 
         return Protocol(
             training=training,

@@ -183,8 +183,10 @@ def prepare(client: Client, trial: Trial, gallery: Tensor) -> tuple[Guesser, Kin
     views = client.defense.knowledge().views if client.training.steps == 1 else ()
     viewed = quiet.without_views if views else quiet
     first, second = (viewed.play(place, place.picture, Seed().at("line-up", "try", n)) for n in range(2))
-    drawn = not _is_same(first.update, second.update)
-    granted = _fed_differs(first, second) or (drawn and client.defense.shows_draws and bool(trial.seeds))
+    drawn = client.training.draws or not _is_same(first.update, second.update)
+    shown = drawn and client.defense.shows_draws and bool(trial.seeds)
+    granted = client.training.feeds_draws or _fed_differs(first, second) or shown
+    granted = granted and not _is_kept(client, trial)
     drawn = drawn and not granted
     setting = Setting(place=place, columns=(0,), members=place.members, seed=Seed() if granted or drawn else None)
     maker = Maker.of(quiet if granted else viewed, setting)
@@ -193,6 +195,12 @@ def prepare(client: Client, trial: Trial, gallery: Tensor) -> tuple[Guesser, Kin
         return Guesser(maker=maker, law=spread, views=views, draws=DRAWS), "estimated", False
     kind: Kind = "estimated" if not law.exact else "bound" if granted else "exact"
     return Guesser(maker=maker, law=law, views=() if granted else views), kind, granted
+
+
+def _is_kept(client: Client, trial: Trial) -> bool:
+    """Whether all that was drawn is the order or the crops of a client who was not played here: they are simulated."""
+    feeds_others = any(map(client.defense.acts_at, ("data", "batch")))
+    return not trial.seeds and client.training.feeds_draws and not feeds_others
 
 
 def make_settings(rounds: Sequence[tuple[Trial, int]], has_views: bool, granted: bool) -> Iterator[Setting]:

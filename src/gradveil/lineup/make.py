@@ -137,6 +137,8 @@ class Maker:
 def _may_be_sum(client: Client, setting: Setting) -> bool:
     """One step on all pictures, each normalized by itself, and no draws that would be others for one picture alone."""
     training, count = client.training, len(setting.own.images)
+    if not training.is_linear or training.class_weights:  # a norm, a weight or a sign is of the whole batch
+        return False
     whole = training.batch_size is None or training.batch_size >= count
     return training.steps == 1 and training.batchnorm == "eval" and whole and setting.seed is None
 

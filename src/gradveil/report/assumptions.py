@@ -41,6 +41,7 @@ WORDS = {  # by key and value of a scenario
     ("schedule", "step"): "rate falling in steps",
     ("schedule", "cosine"): "rate falling as a cosine",
     ("dropout", "on"): "dropout by masks that the attacker does not know",
+    ("augment", "crop-flip"): "crops and flips that the attacker does not know",
     ("update_precision", "bf16"): "update rounded to bf16",
     ("update_precision", "fp16"): "update rounded to fp16",
 }

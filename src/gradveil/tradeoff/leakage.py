@@ -22,6 +22,7 @@ from gradveil.config.build import name_of
 from gradveil.config.load import to_tables
 from gradveil.config.measure import metrics_of
 from gradveil.config.schema import AuditConfig
+from gradveil.config.training import tables_of
 from gradveil.core.compute import Compute
 from gradveil.core.metric import Facts
 from gradveil.core.scenario import Scenario
@@ -76,7 +77,7 @@ class Auditor:
     def tables(self, config: AuditConfig, scenario: Scenario) -> dict[str, object]:
         """What was attacked and how; `tradeoff` says that the models and pictures are those of a study."""
         training = scenario.training
-        own = replace(config.scenario, local_steps=training.steps, local_rate=training.rate, loss=training.loss)
+        own = replace(config.scenario, **tables_of(training))
         return to_tables(replace(config, scenario=own)) | self.study.to_tables()
 
     def victims(self) -> list[Victims]:

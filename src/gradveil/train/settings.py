@@ -275,6 +275,8 @@ def _check_rates(settings: Federation) -> None:
     for name in LOCAL if settings.method == "fedsgd" else ():
         if getattr(settings, name) != getattr(Federation, name):
             raise ConfigError("is of local steps, which `method = fedsgd` does not take, leave it out", key=name)
-    if not (settings.clip_gradients >= 0 and 0 <= settings.label_smoothing <= 1):
-        raise ConfigError("must be 0 or more, label_smoothing at most 1", key="clip_gradients")
+    if not (settings.clip_gradients >= 0 and math.isfinite(settings.clip_gradients)):
+        raise ConfigError(f"must be 0 or more and finite, got {settings.clip_gradients}", key="clip_gradients")
+    if not 0 <= settings.label_smoothing <= 1:
+        raise ConfigError(f"must be 0 to 1, got {settings.label_smoothing}", key="label_smoothing")
     settings.local_training(1, 0.0)  # which refuses what contradicts itself
