@@ -137,7 +137,8 @@ def _choose_front(found: list[Explanation], evidence: Evidence) -> list[Explanat
     front: list[Explanation] = []
     for one in ranked:
         kind = (*sorted(one.causes), one.freedom > 0)
-        if kind not in kinds or one.error <= NEARLY * ranked[0].error:
+        is_good = one.error <= min(NEARLY * ranked[0].error, one.before / 2)
+        if kind not in kinds or is_good:
             front.append(one)
         kinds.add(kind)
     return front[:BEAM]
