@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from typing import get_args
 
 from torch import Tensor
 
@@ -13,11 +14,12 @@ from gradveil.capture.causes.explain import Explanation, explain
 from gradveil.capture.causes.story import Story
 from gradveil.capture.format import Capture
 from gradveil.capture.preflight import check_capture, pattern
-from gradveil.capture.replay import evidence_of
+from gradveil.capture.replay import Replay, compare, evidence_of
 from gradveil.capture.truth import find
 from gradveil.config.captured_audit import group_clients
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
+from gradveil.core.scenario import Replayed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, loader_of
 from gradveil.doctor.finding import Finding
@@ -50,27 +52,31 @@ def look_at_replay(subject: Subject) -> Iterator[Finding]:
         subject.dataset,
         subject.config.scenario.pictures,
     )
-    errors = {
-        client: _measure(subject, capture, client, found.batches[client]) for client in list(found.batches)[:CLIENTS]
+    stated = next((defense for defense in subject.audit.defenses.values() if not defense.is_none), None)
+    replays = {
+        client: compare(capture, subject.model, client, found.batches[client], stated, found.decoys)
+        for client in list(found.batches)[:CLIENTS]
     }
-    worst = max(errors, key=lambda client: errors[client][0] / errors[client][1])
-    error, allowed = errors[worst]
-    if error <= allowed:
-        names = ", ".join(errors)
-        yield Finding(
-            topic="replay",
-            level="ok",
-            what=f"the pictures reproduce the updates of {names} "
-            f"(largest relative error {max(one for one, _ in errors.values()):.1e})",
-        )
+    worst = max(replays, key=lambda client: (get_args(Replayed).index(replays[client].status), replays[client].error))
+    if replays[worst].status == "not reproduced":
+        yield from _explain(subject, capture, worst, found.batches[worst], replays[worst].error)
         return
-    yield from _explain(subject, capture, worst, found.batches[worst], error)
+    yield _describe_success(capture, replays)
 
 
-def _measure(subject: Subject, capture: Capture, client: str, batch: Batch) -> tuple[float, float]:
-    """Relative error, and what of it is rounding."""
-    evidence = evidence_of(capture, client)
-    return evidence.measure(_declared(subject, capture, batch)), evidence.tolerance
+def _describe_success(capture: Capture, replays: Mapping[str, Replay]) -> Finding:
+    names = ", ".join(replays)
+    if all(one.status == "reproduced" for one in replays.values()):
+        error = max(one.error for one in replays.values())
+        what = f"the pictures reproduce the updates of {names} (largest relative error {error:.1e})"
+        return Finding(topic="replay", level="ok", what=what)
+    what = f"the pictures explain the updates of {names} better than other pictures do"
+    left = next((one.pattern for one in replays.values() if one.pattern), "")
+    if left:
+        do = "name the defense that the client runs with `defense`"
+        return Finding(topic="replay", level="note", what=f"{what}, but these were changed: {left}", do=do)
+    what = f"{what}; more cannot be seen, since nobody knows what the clients drew ({capture.training.secrets})"
+    return Finding(topic="replay", level="ok", what=what)
 
 
 def _declared(subject: Subject, capture: Capture, batch: Batch) -> Story:
@@ -80,7 +86,8 @@ def _declared(subject: Subject, capture: Capture, batch: Batch) -> Story:
 def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, error: float) -> Iterator[Finding]:
     assert subject.dataset is not None
     constants = tuple(subject.dataset.mean), tuple(subject.dataset.std)
-    evidence = replace(evidence_of(capture, client, constants), until=subject.until, views=_list_views(subject, batch))
+    evidence = evidence_of(capture, subject.model, client, batch, constants)
+    evidence = replace(evidence, until=subject.until, views=_list_views(subject, batch))
     ranked = explain(_declared(subject, capture, batch), evidence)
     what = f"{client}'s pictures do not lead to its update: relative error {error:.2g}"
     if evidence.is_late:

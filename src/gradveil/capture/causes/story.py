@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import length
+from gradveil.capture.causes.rounding import Undecided, drop
 from gradveil.capture.format import Normalization
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
@@ -56,6 +57,7 @@ class Evidence:
     tolerance: float
     constants: Normalization | None = None  # of the data
     views: Callable[[], Iterable[tuple[str, Tensor]]] = tuple  # the same pictures under other resizes, and their names
+    undecided: Callable[[], Undecided] = dict  # what rounding decides under an adaptive optimizer
     until: float = float("inf")  # of `time.monotonic`
     played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
 
@@ -84,7 +86,8 @@ class Evidence:
         """What is left of the update that the story does not explain, relative to its length."""
         own = self.play(story)
         scaled = own if story.factor == 1.0 else {name: story.factor * u for name, u in own.items()}
-        return relative_error(self.received(story.form), scaled)
+        is_adaptive = story.training.optimizer != "sgd"
+        return relative_error(self.received(story.form), scaled, self.undecided() if is_adaptive else {})
 
     def measure(self, story: Story) -> float:
         """The relative error that is left; of a client that draws, how much further it is than draws are apart."""
@@ -159,7 +162,9 @@ def draw(story: Story, number: int) -> Update:
     return {name: story.factor * u for name, u in update.items()}
 
 
-def relative_error(update: Update, other: Update) -> float:
+def relative_error(update: Update, other: Update, undecided: Undecided | None = None) -> float:
+    if undecided:
+        update, other = drop(update, undecided), drop(other, undecided)
     return _distance(update, other) / max(float(length(list(update.values()))), 1e-300)
 
 
