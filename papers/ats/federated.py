@@ -24,8 +24,8 @@ from gradveil.defenses import DEFENSES
 from gradveil.experiment.provenance import device_name
 from gradveil.models import MODELS
 from gradveil.train.federated import train_federation
-from gradveil.train.settings import Federation, evenly
 from gradveil.train.state import RoundResult
+from gradveil.train.settings import Federation, evenly
 
 CLIENTS = 10
 PAPER = {"none": 76.88, "hybrid": 76.89}  # percent, table 2, rows Standard and [15]

@@ -24,8 +24,8 @@ from gradveil.core.files import write_whole
 from gradveil.core.hashes import sha256
 from gradveil.core.seeds import Seed
 from gradveil.generators.progan import EPSILON, SLOPE, ProGan
-from gradveil.generators.stored import store_network
 from gradveil.transforms.picture import picture_grid
+from gradveil.generators.stored import store_network
 
 SHOWN, BLOCKS = 32, 6
 ARCHITECTURE = {"latent": 512, "width": 512, "blocks": BLOCKS, "full": 4}

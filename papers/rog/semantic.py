@@ -49,11 +49,11 @@ from gradveil.defenses import DEFENSES
 from gradveil.engine.gan_inversion import Likeness
 from gradveil.generators.generator import is_user_generator
 from gradveil.generators.provenance import check_not_trained_on
+from gradveil.transforms.picture import picture_grid
 from gradveil.metrics import METRICS, Metric
 from gradveil.metrics.align import align
 from gradveil.metrics.features import FeatureGallery, of_alexnet
 from gradveil.metrics.jaccard import load_tagger
-from gradveil.transforms.picture import picture_grid
 
 FACES, LPIPS = "utkface200_2000.zip", "lpips_alex.npz"
 SHOWN, VICTIMS, GALLERY = 8, 1000, 1000
