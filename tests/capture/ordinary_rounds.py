@@ -155,7 +155,7 @@ ROUNDS: tuple[Round, ...] = (
     row({"dropout": None}, "dropout was on", cnn_with_dropout, "momentum", epochs=3),
     row({"dropout": None}, "dropout was on", vit_with_dropout),
     row({"dropout": None}, "dropout was on", vit_with_dropout, "adam", size=2),
-    row({"order": None, "dropout": None}, "dropout was on", mlp_with_dropout, "adam", **SHUFFLED),
+    row({"dropout": None}, "dropout was on", mlp_with_dropout, "adam", **SHUFFLED),
     # augmentation
     row({"augment": None}, "cropped and flipped", Mlp, augments=True),
     row({"augment": None}, "cropped and flipped", ResNet, augments=True),

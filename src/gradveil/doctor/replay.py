@@ -22,6 +22,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Replayed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, loader_of
+from gradveil.defenses import DEFENSES
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
 
@@ -52,7 +53,8 @@ def look_at_replay(subject: Subject) -> Iterator[Finding]:
         subject.dataset,
         subject.config.scenario.pictures,
     )
-    stated = next((defense for defense in subject.audit.defenses.values() if not defense.is_none), None)
+    defenses = [DEFENSES[one.name](**one.options) for one in subject.config.defense.values()]
+    stated = next((defense for defense in defenses if not defense.is_none), None)
     replays = {
         client: compare(capture, subject.model, client, found.batches[client], stated, found.decoys)
         for client in list(found.batches)[:CLIENTS]
@@ -93,7 +95,7 @@ def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, erro
     if evidence.is_late:
         do = "give more `seconds`, so that causes are tried together"
         yield Finding(topic="replay", level="note", what="the search for causes was cut off by its time", do=do)
-    likely = [one for one in ranked if one.share >= WORTH][:SHOWN]
+    likely = [one for one in ranked if one.share >= WORTH or one.is_like_a_draw][:SHOWN]
     if not likely:
         left = pattern(evidence.update)
         reason = f"a defense may have been at work: {left}" if left else "nothing that was tried explains it"
@@ -116,6 +118,8 @@ def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, erro
 
 def describe(one: Explanation) -> str:
     """What is left, and how much is explained."""
+    if one.is_like_a_draw:
+        return "the update lies among rounds with draws of our own; which ones the client had nobody knows"
     return f"relative error {one.error:.2g} is left, {one.share:.0%} of the difference is explained"
 
 
