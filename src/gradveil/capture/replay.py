@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from gradveil.audit.update_match import cosine, length
 from gradveil.capture.causes import CAUSES
 from gradveil.capture.causes.rounding import Undecided, find_undecided
-from gradveil.capture.causes.story import Evidence, Story, draw, relative_error, train_once
+from gradveil.capture.causes.story import Evidence, Story, relative_error, train_once
+from gradveil.capture.decoys import draws_explain, explains_best
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.orders import list_orders
 from gradveil.capture.preflight import pattern
@@ -31,8 +32,6 @@ from gradveil.engine.estimate_training import estimate_training
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
 HALF = 1e-2  # of an update that was sent in 16 bits
 LOST = 2**-22  # of the weights' length: what w_sent - w_after loses in float32
-DRAWN, FURTHER = 8, 1.5  # rounds that are played with draws of their own, and what may be further than they are
-DECOYS, FEWEST_DECOYS = 64, 19  # with 19, pictures that are not the client's pass once in twenty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,7 +88,7 @@ def compare(
     left = pattern(update)
     # nobody changed it: then another picture of the same kind is the likelier reason
     changed = bool(left) or training.draws or not (defense is None or defense.is_none)
-    known = changed and decoys is not None and _explains_best(model, training, update, batch, decoys)
+    known = changed and decoys is not None and explains_best(model, training, update, batch, decoys)
     known = known and (bool(left) or not training.draws or draws_explain(model, batch, training, update))
     return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)
 
@@ -115,13 +114,6 @@ def best_order(
     return min((relative_error(update, train_once(model, one, known), unsure) for one in each), default=math.inf)
 
 
-def draws_explain(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> bool:
-    """Whether the update is as far from one without draws as those are that a client with these pictures draws."""
-    free, story = train_once(model, batch, training), Story(model=model, batch=batch, training=training)
-    each = [draw(story, number) for number in range(DRAWN)]
-    return relative_error(free, update) <= FURTHER * max(relative_error(free, one) for one in each)
-
-
 def _defense_explains(
     model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None, update: Update, allowed: float
 ) -> bool:
@@ -129,29 +121,6 @@ def _defense_explains(
     if defense is None or defense.is_none:
         return False
     return relative_error(update, train_once(model, batch, training, defense)) <= allowed
-
-
-def _explains_best(model: nn.Module, training: LocalTraining, update: Update, batch: Batch, decoys: Batch) -> bool:
-    """The update was changed, but these pictures explain it better than any others do under the same labels.
-
-    Labels decide most of an update's direction, so other labels would make any picture of the right class look right.
-    """
-    count = len(batch.images)
-    starts = range(max(0, len(decoys.images) - count + 1))[:: max(1, (len(decoys.images) - count) // DECOYS)]
-    if len(starts) < FEWEST_DECOYS:
-        return False
-    angle = cosine(expect(model, batch, training), update)
-    others = (Batch(decoys.images[start : start + count], batch.labels) for start in starts)
-    return all(cosine(expect(model, other, training), update) < angle for other in others)
-
-
-def expect(model: nn.Module, batch: Batch, training: LocalTraining) -> Update:
-    """Without the client's draws; of crops, of which no cropping is no mean, the mean of some rounds."""
-    if training.augment == "none":
-        return train_once(model, batch, training)
-    story = Story(model=model, batch=batch, training=training)
-    each = [draw(story, number) for number in range(DRAWN)]
-    return {name: torch.stack([one[name] for one in each]).mean(0) for name in each[0]}
 
 
 def explanations(

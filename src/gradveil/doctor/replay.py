@@ -11,11 +11,12 @@ from torch import Tensor
 
 from gradveil import data
 from gradveil.capture.causes.explain import Explanation, explain
-from gradveil.capture.causes.story import Story
+from gradveil.capture.causes.story import Evidence, Story
+from gradveil.capture.decoys import share_of_better
 from gradveil.capture.format import Capture
 from gradveil.capture.preflight import check_capture, pattern
 from gradveil.capture.replay import Replay, compare, evidence_of
-from gradveil.capture.truth import find
+from gradveil.capture.truth import Found, find
 from gradveil.config.captured_audit import group_clients
 from gradveil.core.check import options_of
 from gradveil.core.errors import ConfigError
@@ -32,6 +33,7 @@ WORTH = 0.5  # of the squared difference: what a cause must explain to be named 
 FILTERS = ("lanczos", "bicubic", "bilinear", "box", "nearest")
 CROPS = ("center", "none", "resize-first")
 MOST_RELOADED = 2000  # pictures
+BY_CHANCE = 0.05  # of other pictures: how many may explain an update better than those that made it
 WHY = "an audit of updates that these pictures do not lead to can only end inconclusive"
 
 
@@ -61,7 +63,7 @@ def look_at_replay(subject: Subject) -> Iterator[Finding]:
     }
     worst = max(replays, key=lambda client: (get_args(Replayed).index(replays[client].status), replays[client].error))
     if replays[worst].status == "not reproduced":
-        yield from _explain(subject, capture, worst, found.batches[worst], replays[worst].error)
+        yield from _explain(subject, capture, worst, found, replays[worst].error)
         return
     yield _describe_success(capture, replays)
 
@@ -85,8 +87,9 @@ def _declared(subject: Subject, capture: Capture, batch: Batch) -> Story:
     return Story(model=subject.model, batch=batch, training=capture.training.for_examples(len(batch.images)))
 
 
-def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, error: float) -> Iterator[Finding]:
+def _explain(subject: Subject, capture: Capture, client: str, found: Found, error: float) -> Iterator[Finding]:
     assert subject.dataset is not None
+    batch = found.batches[client]
     constants = tuple(subject.dataset.mean), tuple(subject.dataset.std)
     evidence = evidence_of(capture, subject.model, client, batch, constants)
     evidence = replace(evidence, until=subject.until, views=_list_views(subject, batch))
@@ -95,7 +98,8 @@ def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, erro
     if evidence.is_late:
         do = "give more `seconds`, so that causes are tried together"
         yield Finding(topic="replay", level="note", what="the search for causes was cut off by its time", do=do)
-    likely = [one for one in ranked if one.share >= WORTH or one.is_like_a_draw][:SHOWN]
+    good = [one for one in ranked if one.share >= WORTH or one.is_like_a_draw][:SHOWN]
+    likely = [one for one in good if not _fits_others_too(one, evidence, found.decoys)]
     if not likely:
         left = pattern(evidence.update)
         reason = f"a defense may have been at work: {left}" if left else "nothing that was tried explains it"
@@ -114,6 +118,14 @@ def _explain(subject: Subject, capture: Capture, client: str, batch: Batch, erro
             what=f"less likely: {one.name} ({describe(one)})",
             do=", and ".join(part for part in dict.fromkeys(one.do) if part),
         )
+
+
+def _fits_others_too(one: Explanation, evidence: Evidence, decoys: Batch | None) -> bool:
+    """Draws can explain much: then other pictures would do as well as these."""
+    if not one.story.training.draws or decoys is None:
+        return False
+    better = share_of_better(one.story, evidence.received(one.story.form), decoys)
+    return better is not None and better > BY_CHANCE
 
 
 def describe(one: Explanation) -> str:

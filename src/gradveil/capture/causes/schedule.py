@@ -26,4 +26,6 @@ def change_schedule(story: Story, evidence: Evidence) -> Iterator[Attempt]:
         changed = replace(training, **settings)
         if changed != training:
             do = " and ".join(f"training.{key} = {value}" for key, value in settings.items())
-            yield Attempt(name=f"its rate {text}", story=replace(story, training=changed), do=f"save the capture with {do}")
+            yield Attempt(
+                name=f"its rate {text}", story=replace(story, training=changed), do=f"save the capture with {do}"
+            )
