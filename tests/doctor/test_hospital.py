@@ -15,7 +15,7 @@ import pytest
 import torch
 from PIL import Image
 
-import gradveil
+from gradveil.cli import main
 
 SIDE, BATCH = 224, 8
 
@@ -43,7 +43,7 @@ def test_every_line_is_right(
     place, counts = hospital
     monkeypatch.chdir(place)
     with pytest.raises(SystemExit, match="0"):
-        gradveil.cli.main([  # type: ignore[attr-defined]
+        main([
             "doctor", "--model", f"{hospital_net.__file__}:make", "--weights", "w.pt", "--allow-pickle",
             "--data", "xrays", "--data-option", "channels=1", "--batch-size", str(BATCH), "--images", "4",
             "--bn", "batch", "--optimizer", "adam", "--local-rate", "1e-3", "--json",

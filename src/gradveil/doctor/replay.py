@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import cache
+from itertools import islice
 from typing import get_args
 
 from torch import Tensor
@@ -28,7 +29,7 @@ from gradveil.doctor.finding import Finding
 from gradveil.doctor.subject import Subject
 
 CLIENTS = 4  # that are played
-SHOWN = 3  # causes
+SHOWN, LOOKED_AT = 3, 8  # causes
 WORTH = 0.5  # of the squared difference: what a cause must explain to be named as likely
 FILTERS = ("lanczos", "bicubic", "bilinear", "box", "nearest")
 CROPS = ("center", "none", "resize-first")
@@ -98,8 +99,11 @@ def _explain(subject: Subject, capture: Capture, client: str, found: Found, erro
     if evidence.is_late:
         do = "give more `seconds`, so that causes are tried together"
         yield Finding(topic="replay", level="note", what="the search for causes was cut off by its time", do=do)
-    good = [one for one in ranked if one.share >= WORTH or one.is_like_a_draw][:SHOWN]
-    likely = [one for one in good if not _fits_others_too(one, evidence, found.decoys)]
+    exact = bool(ranked) and ranked[0].error <= evidence.tolerance
+    if not exact:
+        yield from _note_state(capture)
+    good = [one for one in ranked if one.share >= WORTH or one.is_like_a_draw][:LOOKED_AT]
+    likely = list(islice((one for one in good if not _fits_others_too(one, evidence, found.decoys)), SHOWN))
     if not likely:
         left = pattern(evidence.update)
         reason = f"a defense may have been at work: {left}" if left else "nothing that was tried explains it"
@@ -107,7 +111,6 @@ def _explain(subject: Subject, capture: Capture, client: str, found: Found, erro
         yield Finding(topic="replay", level="problem", what=f"{what}; {reason}", why=WHY, do=do)
         return
     best, *others = likely
-    exact = best.error <= evidence.tolerance
     what = f"{what}. {'It fits if' if exact else 'Most likely'}: {best.name} ({describe(best)})"
     do = ", and ".join(one for one in dict.fromkeys(best.do) if one)
     yield Finding(topic="replay", level="problem", what=what, why=WHY, do=do)
@@ -117,6 +120,20 @@ def _explain(subject: Subject, capture: Capture, client: str, found: Found, erro
             level="note",
             what=f"less likely: {one.name} ({describe(one)})",
             do=", and ".join(part for part in dict.fromkeys(one.do) if part),
+        )
+
+
+def _note_state(capture: Capture) -> Iterator[Finding]:
+    """The state of an optimizer is in no update."""
+    training = capture.training
+    if capture.round > 0 and (training.optimizer != "sgd" or training.momentum):
+        name = training.optimizer if training.optimizer != "sgd" else "momentum"
+        yield Finding(
+            topic="replay",
+            level="note",
+            what=f"a client that keeps the state of {name} from round to round cannot be replayed: round "
+            f"{capture.round} is played with a new optimizer",
+            do="make a new optimizer in every round, or capture the first round",
         )
 
 
