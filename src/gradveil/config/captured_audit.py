@@ -121,7 +121,7 @@ def _dataset(config: AuditConfig, capture: Capture, dataset: Dataset | None) -> 
 def _replays(case: Case, found: Found, dataset: Dataset | None, defenses: Sequence[Defense]) -> dict[str, Replay]:
     stated = next((defense for defense in defenses if not defense.is_none), None)
     constants = None if dataset is None else (tuple(dataset.mean), tuple(dataset.std))
-    more = {"defense": stated, "decoys": found.public, "constants": constants}
+    more = {"defense": stated, "decoys": found.decoys, "constants": constants}
     return {client: replay(case.capture, case.model, client, batch, **more) for client, batch in found.batches.items()}
 
 
