@@ -22,6 +22,7 @@ from gradveil.config.captured_audit import model_as_sent
 from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.schema import AuditConfig
 from gradveil.config.training import training_of
+from gradveil.config.try_loss import try_loss
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import LocalTraining
@@ -91,6 +92,7 @@ def open_subject(config: AuditConfig, by_budget: Mapping[str, AuditConfig], seco
         assert dataset is not None
         model, fault = _load(config, dataset)
     training = training_of(scenario, loss_for(scenario, dataset))
+    try_loss(model, training, Batch(dataset.images, dataset.targets))
     return Subject(model=model, dataset=dataset, training=training, fault=fault, notes=notes, **given)
 
 
