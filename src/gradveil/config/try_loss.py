@@ -33,7 +33,7 @@ def _value(model: nn.Module, loss: OwnLoss, batch: Batch) -> Any:
     outputs = functional_call(model, params, (batch.images,))
     try:
         return loss(outputs, batch.labels)
-    except Exception as error:  # whatever the user's code raises
+    except (Exception, SystemExit) as error:  # whatever the user's code raises
         got = f"outputs {_shape(outputs)} and targets {_shape(batch.labels)}"
         raise _fault(loss, f"for {got} it raised {_describe(error)}, correct it") from error
 
@@ -51,7 +51,7 @@ def check_gradient(model: nn.Module, training: LocalTraining, batch: Batch) -> N
     assert isinstance(training.loss, OwnLoss)
     try:
         gradient = gradient_of(model, training)(parameters_of(model), batch)
-    except Exception as error:  # whatever the user's code raises under torch.func
+    except (Exception, SystemExit) as error:  # whatever the user's code raises under torch.func
         raise _fault(training.loss, f"torch.func cannot differentiate it: {_describe(error)}") from error
     flat = torch.cat([one.flatten() for one in gradient.values()])
     if not bool(flat.isfinite().all()):
@@ -64,7 +64,7 @@ def _fault(loss: OwnLoss, what: str) -> ConfigError:
     return ConfigError(f"{loss}: {what}", key="loss")
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 

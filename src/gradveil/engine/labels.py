@@ -92,18 +92,20 @@ def given_or_lowest(seen: Observation) -> Labels:
     return F.one_hot(lowest[:, places].sort(-1).values, seen.classes).to(next(iter(seen.update.values())))
 
 
+def without_rules(seen: Observation) -> str:
+    """Why no rule reads the targets off a gradient: they know the slopes of two losses, and labels of pictures."""
+    if isinstance(seen.training.loss, OwnLoss):
+        return f"rules know the slopes of cross-entropy, and the client's loss is its own ({seen.training.loss})"
+    if seen.target.has_classes:
+        return ""
+    return f"rules read labels of pictures, and here the target is {'a mask' if seen.target.is_dense else 'numbers'}"
+
+
 def require_labels(seen: Observation) -> None:
-    """NotApplicableError where a gradient says nothing of a label: the rules know the slopes of two losses."""
-    training, target = seen.training, seen.target
-    why = ""
-    if isinstance(training.loss, OwnLoss):
-        why = f"rules read labels off the slopes of cross-entropy, and the client's loss is its own ({training.loss})"
-    elif target.is_dense or target.kind == "numbers":
-        what = "a mask" if target.is_dense else "numbers"
-        why = f"rules read one label per picture, and here the target is {what}"
-    if why:
+    """NotApplicableError where no rule reads the targets off a gradient."""
+    if why := without_rules(seen):
         raise NotApplicableError(
-            f"{why}, grant targets to the attacker with `labels = known` or search them with dlg", key="labels"
+            f"{why}, grant them to the attacker with `labels = known` or search them with dlg-joint", key="labels"
         )
 
 

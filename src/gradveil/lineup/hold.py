@@ -117,6 +117,8 @@ class LineUp:
 
     def _draw_standins(self, place: Place) -> list[int]:
         rows = self._of_class(place) if self.scenario.target.has_classes else list(range(len(self.gallery.images)))
+        if not self.scenario.threat.knows_labels and self.gallery.labels is not None:  # candidates have their own
+            rows = [row for row in rows if self.gallery.labels[row].to(place.label).equal(place.label)]
         order = torch.randperm(len(rows), generator=self.seed.at("stand-ins", place.client, place.example).rng())
         return [rows[at] for at in order.tolist()[: self.standins]]
 
