@@ -39,6 +39,16 @@ class Target:
         """Whether there is one for every pixel."""
         return len(self.shape) > 1
 
+    def class_places(self, count: int) -> tuple[int, ...]:
+        """The shape of so many targets that are stored as class numbers."""
+        return (count, *self.shape[1:])
+
+    def from_stored(self, stored: Tensor) -> Tensor:
+        """Targets [example, *shape], from class numbers [example, ...] or from what they are already."""
+        if stored.is_floating_point():
+            return stored.float()
+        return F.one_hot(stored.long(), self.shape[0]).movedim(-1, 1).float()
+
     def even(self, like: Tensor, *leading: int) -> Tensor:
         """What says nothing: every class alike, as likely as not, or 0."""
         value = {"classes": 1 / max(1, self.shape[0]), "several": 0.5, "numbers": 0.0}[self.kind]

@@ -18,7 +18,7 @@ from gradveil.audit.plan import clients_of
 from gradveil.capture.format import Capture
 from gradveil.capture.read import load as load_capture
 from gradveil.config.build import build, loss_for, model_of
-from gradveil.config.captured_audit import model_as_sent
+from gradveil.config.captured_audit import model_as_sent, with_own_loss
 from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.schema import AuditConfig
 from gradveil.config.training import training_of
@@ -85,7 +85,7 @@ def open_subject(config: AuditConfig, by_budget: Mapping[str, AuditConfig], seco
     dataset = data.load(scenario.data, **scenario.data_options) if scenario.data else None
     with collect_notes() as notes:
         if scenario.capture:
-            capture = load_capture(scenario.capture)
+            capture = with_own_loss(load_capture(scenario.capture), scenario.loss)
             model = model_as_sent(capture, config)
             given |= {"capture": capture, "training": capture.training, "notes": notes}
             return Subject(model=model, dataset=dataset, **given)
