@@ -12,7 +12,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_channels, check_positive, one_hot, statistics
 from gradveil.data.fit import Crop, Fit, Resize
 from gradveil.data.levels import parse_range
-from gradveil.data.masks import load_masks
+from gradveil.data.masks import check_folder, load_masks
 from gradveil.data.medical import suffix_of
 from gradveil.data.picture_files import SUFFIXES, Reading, Source, stack_pictures, take
 
@@ -42,6 +42,7 @@ def image_folder(
     """
     check_positive("image-folder", size=size, limit=limit, short_side=short_side)
     check_channels("image-folder", channels)
+    check_folder(masks)
     folder = _split_folder(Path(root), split)
     classes = [folder] if masks else _classes(folder, Path(root))
     found = take([_pictures(place, Path(root)) for place in classes], limit)

@@ -28,8 +28,6 @@ def load_masks(
 
     fit: what is done to the pictures; masks are cropped alike and resized to the nearest value.
     """
-    if not folder.is_dir():
-        raise ConfigError(f"{folder}: no such folder, give the folder of the masks", key="masks")
     near = replace(fit, resize="nearest")
     found = np.stack([read_mask(mask_of(folder, path), near, size) for path in pictures])
     values = np.unique(found)
@@ -38,6 +36,11 @@ def load_masks(
     check_amount(folder, (len(values), *found.shape))
     classes = torch.from_numpy(np.searchsorted(values, found))
     return F.one_hot(classes, len(values)).movedim(-1, 1).float(), tuple(map(str, values.tolist()))
+
+
+def check_folder(masks: str | None) -> None:
+    if masks and not Path(masks).is_dir():
+        raise ConfigError(f"{masks}: no such folder, give the folder of the masks", key="masks")
 
 
 def mask_of(folder: Path, picture: Path) -> Path:
