@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradveil.capture import Capture
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.target import Target
 from gradveil.flower.arrays import Trainable, parameter_names
 from gradveil.flower.validate_replies import ValidatedReplies
 
@@ -29,6 +30,7 @@ class Protocol:
     model: str = ""
     defense: str = ""  # as the clients say; nobody takes it as proof
     trainable: Trainable = None
+    target: Target | None = None  # of masks and numbers; None: one of the classes, or several
 
     def training_of(self, round: int, examples: int) -> LocalTraining:
         return self.training if isinstance(self.training, LocalTraining) else self.training(round, examples)
@@ -74,6 +76,7 @@ def _capture(
         defense=protocol.defense,
         metrics={c: _metrics(found.sound[n]) for c, n in clients.items()},
         producer="flower",
+        target=protocol.target,
     )
 
 
