@@ -34,7 +34,6 @@ class LocalDp(Defense):
     certificate is computed from the clip and the noise themselves.
     """
 
-    stronger: ClassVar[tuple[str, ...]] = ("sensitivity",)
     strength: ClassVar[Strength | None] = Strength.by_factor("epsilon", 1e6, 1e-2, each=4)
 
     clipping_norm: float = 1.0
