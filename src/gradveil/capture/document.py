@@ -30,7 +30,7 @@ LARGEST_FLOAT = 1.7976931348623157e308
 LARGEST_PICTURE = 25_000_000  # numbers
 KEYS = {
     "version", "round", "training", "examples", "shape", "classes", "normalization", "model", "defense", "aggregate",
-    "metrics", "producer",
+    "metrics", "producer", "declared",
 }  # fmt: skip
 NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
 READ = (1, VERSION)  # of version 1 a training has the keys of `FIRST` alone
@@ -58,6 +58,8 @@ def format_document(capture: Capture) -> str:
         "metrics": metrics,
         "producer": capture.producer,
     }
+    if capture.declared:
+        content["declared"] = dict(capture.declared)
     return json.dumps(content, sort_keys=True, allow_nan=False)
 
 
@@ -89,6 +91,7 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
         "normalization": _normalization(found.get("normalization"), f"{where}: normalization", shape[0]),
         "aggregate": whole(found.get("aggregate", 1), f"{where}: aggregate", 1, MOST_CLIENTS),
         "metrics": _metrics(found.get("metrics", {}), f"{where}: metrics"),
+        "declared": _declared(found.get("declared", {}), f"{where}: declared"),
         **{key: _text(found.get(key, ""), f"{where}: {key}") for key in ("model", "defense", "producer")},
     }
 
@@ -164,6 +167,13 @@ def _normalization(value: Any, where: str, channels: int) -> tuple[tuple[float, 
     if len(mean) != channels or len(deviation) != channels or min(deviation) <= 0:
         raise ConfigError(f"{where}: expected {channels} means and {channels} deviations above 0, correct it")
     return mean, deviation
+
+
+def _declared(value: Any, where: str) -> dict[str, str]:
+    found = _table(value, where)
+    if strange := sorted(set(found) - {"batchnorm"}):
+        raise unknown("key", strange[0][:60], ["batchnorm"], where)
+    return {name: _setting(name, one, "", f"{where}.{name}") for name, one in found.items()}
 
 
 def _metrics(value: Any, where: str) -> dict[str, dict[str, float]]:

@@ -41,6 +41,7 @@ class Capture:
     aggregate: int = 1  # clients whose updates are summed, as a mean, in each of `updates`
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # client -> what came with the reply
     producer: str = ""
+    declared: Mapping[str, str] = field(default_factory=dict)  # settings that what was seen contradicts, as declared
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from gradveil.audit.update_match import cosine, length
 from gradveil.capture.causes import CAUSES
 from gradveil.capture.causes.story import Evidence, Story, relative_error, train_once
 from gradveil.capture.format import Capture, Normalization
+from gradveil.capture.mode import describe_mode
 from gradveil.capture.orders import list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
@@ -42,6 +43,7 @@ class Replay:
     cosine: float
     fits: str = ""  # what would explain the update, if something else does
     fit_error: float | None = None
+    mode: str = ""  # what the client normalized by, where the statistics that it sent back tell
     pattern: str = ""  # what a defense leaves behind, where one seems to have been at work
 
     @property
@@ -49,6 +51,8 @@ class Replay:
         found = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
         if self.fits:
             found += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
+        if self.mode:
+            found += f"; normalized by {self.mode}"
         return f"{found}; a defense may have been at work: {self.pattern}" if self.pattern else found
 
 
@@ -60,6 +64,14 @@ def replay(
 
     `decoys` are other pictures, which must explain the update worse; `constants` are those that the data suggests.
     """
+    found = _replay(capture, model, client, batch, defense, decoys, constants)
+    return replace(found, mode=describe_mode(capture, client))
+
+
+def _replay(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None,
+    decoys: Batch | None, constants: Normalization | None,
+) -> Replay:  # fmt: skip
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
     allowed, training = tolerance(capture, client), capture.training.for_examples(len(batch.images))
     own = train_once(model, batch, training)
