@@ -97,6 +97,7 @@ def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
     from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
+    from gradveil.capture.mode import describe_mode
 
     clients = {
         name: {
@@ -104,6 +105,7 @@ def about(found: Capture) -> dict[str, Any]:
             "length": float(f"{float(length(list(update.values()))):.4g}"),
             "labels": "told" if name in found.labels else "not told",
             "statistics": len(found.statistics.get(name, {})),
+            "normalized by": describe_mode(found, name) or "not told",
             **{f"metric {key}": float(f"{value:.4g}") for key, value in found.metrics.get(name, {}).items()},
         }
         for name, update in found.updates.items()
