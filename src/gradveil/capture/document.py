@@ -219,6 +219,11 @@ def _metrics_of(value: Any, where: str) -> dict[str, float]:
     }
 
 
+def parse_training(table: Mapping[str, Any], where: str) -> LocalTraining:
+    """Settings of a local training by name, as a capture has them."""
+    return _training(dict(table), where, VERSION)
+
+
 def _training(value: Any, where: str, version: int) -> LocalTraining:
     found = _table(value, where)
     known = {one.name: one.default for one in fields(LocalTraining) if version > 1 or one.name in FIRST}

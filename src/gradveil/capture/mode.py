@@ -11,12 +11,6 @@ from gradveil.capture.format import Capture
 from gradveil.capture.layout import buffer_of
 
 COUNTER = "num_batches_tracked"
-BUFFERS = ("running_mean", "running_var", COUNTER)  # torch's own, by the end of their names
-
-
-def list_statistics(tensors: Mapping[str, Tensor]) -> list[str]:
-    """The names of running statistics and of their counters."""
-    return [name for name in tensors if name.rpartition(".")[2] in BUFFERS]
 
 
 def list_moved(sent: Mapping[str, Tensor], back: Mapping[str, Tensor]) -> list[str]:

@@ -38,7 +38,7 @@ def epsilon_of_gaussian(delta: float, mu: float) -> float:
     """The least epsilon at this delta.
 
     >>> round(epsilon_of_gaussian(1e-5, 1.0), 3)
-    4.378
+    4.377
     """
     if delta_of_gaussian(0.0, mu) <= delta:
         return 0.0

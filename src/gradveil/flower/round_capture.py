@@ -11,11 +11,12 @@ from flwr.app import Message
 from torch import Tensor
 
 from gradveil.capture import Capture
-from gradveil.capture.mode import list_moved, list_statistics
+from gradveil.capture.mode import list_moved
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.target import Target
 from gradveil.flower.arrays import Trainable, parameter_names
 from gradveil.flower.validate_replies import ValidatedReplies
+from gradveil.models.buffers import is_statistic
 
 TrainingOf = Callable[[int, int], LocalTraining]  # of a round and a number of examples
 NUMBER = bool | int | float
@@ -63,7 +64,7 @@ def _capture(
     round: int, sent: Models, found: ValidatedReplies, protocol: Protocol, training: LocalTraining, nodes: list[int]
 ) -> Capture:
     model = sent[nodes[0]]
-    parameters, buffers = parameter_names(model, protocol.trainable), list_statistics(model)
+    parameters, buffers = parameter_names(model, protocol.trainable), [name for name in model if is_statistic(name)]
     clients = {client_name(node): node for node in nodes}
     back = {c: {name: found.tensors[n][name] for name in buffers} for c, n in clients.items()} if buffers else {}
     seen = as_seen(training, model, back)
