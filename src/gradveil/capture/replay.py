@@ -17,6 +17,7 @@ from gradveil.capture.causes.rounding import Undecided, find_undecided
 from gradveil.capture.causes.story import Evidence, Story, relative_error, train_once
 from gradveil.capture.decoys import draws_explain, explains_best
 from gradveil.capture.format import Capture, Normalization
+from gradveil.capture.mode import describe_mode
 from gradveil.capture.orders import list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
@@ -43,6 +44,7 @@ class Replay:
     cosine: float
     fits: str = ""  # what would explain the update, if something else does
     fit_error: float | None = None
+    mode: str = ""  # what the client normalized by, where the statistics that it sent back tell
     pattern: str = ""  # what a defense leaves behind, where one seems to have been at work
 
     @property
@@ -50,6 +52,8 @@ class Replay:
         found = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
         if self.fits:
             found += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
+        if self.mode:
+            found += f"; normalized by {self.mode}"
         return f"{found}; a defense may have been at work: {self.pattern}" if self.pattern else found
 
 
@@ -61,6 +65,14 @@ def replay(
 
     `decoys` are other pictures, which must explain the update worse; `constants` are those that the data suggests.
     """
+    found = _explain(capture, model, client, batch, defense, decoys, constants)
+    return replace(found, mode=describe_mode(capture, client))
+
+
+def _explain(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None,
+    decoys: Batch | None, constants: Normalization | None,
+) -> Replay:  # fmt: skip
     found = compare(capture, model, client, batch, defense, decoys)
     if found.status == "reproduced":
         return found

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import DATA_OPTION, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.cli._help import DATA_OPTION, LOSS_FORM, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
@@ -73,6 +74,9 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="The model, if the capture does not name it.", metavar=MODEL_FORM)
     ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="The clients' loss, if it is a function of their own.", metavar=LOSS_FORM)
+    ] = None,
     normalize: Annotated[str | None, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     seconds: Annotated[float, typer.Option(help="Look for causes for about so long.", min=1)] = 20.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -86,14 +90,75 @@ def check(
     from gradveil.doctor.diagnose import CAPTURED, diagnose_config
 
     given = {"--capture": str(file), "--data": data, "--data-option": data_option, "--pictures": pictures,
-             "--model": model, "--normalize": normalize}  # fmt: skip
+             "--model": model, "--loss": loss, "--normalize": normalize}  # fmt: skip
     report(diagnose_config(config_of(None, given), {}, seconds, CAPTURED), as_json)
+
+
+@capture.command("from-nvflare")
+def from_nvflare(
+    sent: Annotated[
+        Path,
+        typer.Argument(
+            help="File with the weights sent: a DXO or shareable of NVFlare.", metavar="SENT", show_default=False
+        ),
+    ],
+    update: Annotated[
+        list[str],
+        typer.Option(help="A client and the file with its answer.", metavar="CLIENT=FILE", show_default=False),
+    ],
+    shape: Annotated[
+        str, typer.Option(help="Channels, height and width of a picture.", metavar="C,H,W", show_default=False)
+    ],
+    classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Capture file to write.", metavar="FILE", show_default=False)],
+    examples: Annotated[
+        list[str] | None, typer.Option(help="A client and its number of pictures.", metavar="CLIENT=N")
+    ] = None,
+    training: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of the local training, such as rate=0.1 (docs/captures.md).", metavar="KEY=VALUE"),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name of the model in `gradveil list models`.", metavar="NAME")] = "",
+    defense: Annotated[str, typer.Option(help="What the clients say they ran.", metavar="NAME[:k=v,...]")] = "",
+) -> None:
+    """Make a capture of a round of NVFlare from files that `DXO.to_file` wrote.
+
+    [bold]Example[/bold]
+
+    gradveil capture from-nvflare global.fobs --update site-1=site-1.fobs --shape 3,32,32 --classes 10
+    --out round.safetensors
+    """
+    from gradveil.capture import save
+    from gradveil.capture.document import parse_training
+    from gradveil.core.choice import parse_pairs
+    from gradveil.nvflare import convert
+
+    settings = parse_pairs(training or [], "training")
+    found = convert(
+        sent, parse_pairs(update, "update", texts=True), shape=read_shape(shape), classes=classes,
+        examples=parse_pairs(examples or [], "examples"),
+        training=parse_training(settings, "training") if settings else None, model=model, defense=defense,
+    )  # fmt: skip
+    typer.echo(f"{save(out, found)}: {len(found.updates)} clients, round {found.round}")
+
+
+def read_shape(text: str) -> tuple[int, int, int]:
+    """
+    >>> read_shape("3,32,32")
+    (3, 32, 32)
+    """
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() and len(part) < 9 for part in parts):
+        raise ConfigError(f"must be channels, height and width such as 3,32,32, got {text[:50]!r}", key="shape")
+    channels, height, width = map(int, parts)
+    return channels, height, width
 
 
 def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
     from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
+    from gradveil.capture.mode import describe_mode
 
     clients = {
         name: {
@@ -101,6 +166,7 @@ def about(found: Capture) -> dict[str, Any]:
             "length": float(f"{float(length(list(update.values()))):.4g}"),
             "labels": "told" if name in found.labels else "not told",
             "statistics": len(found.statistics.get(name, {})),
+            "normalized by": describe_mode(found, name) or "not told",
             **{f"metric {key}": float(f"{value:.4g}") for key, value in found.metrics.get(name, {}).items()},
         }
         for name, update in found.updates.items()

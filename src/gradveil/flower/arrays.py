@@ -11,8 +11,8 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.models.buffers import is_statistic
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # torch's own buffers, by the end of their names
 HEADER = 4096  # bytes that numpy may put before the numbers
 Trainable = nn.Module | Iterable[str] | None
 
@@ -62,7 +62,7 @@ def parameter_names(tensors: Mapping[str, Tensor], trainable: Trainable = None) 
             "send a state dict, or give the names of the parameters",
             key="trainable",
         )
-    return tuple(n for n, t in tensors.items() if t.is_floating_point() and n.rpartition(".")[2] not in STATISTICS)
+    return tuple(n for n, t in tensors.items() if t.is_floating_point() and not is_statistic(n))
 
 
 def _tensor(name: str, array: Array) -> Tensor:
