@@ -73,6 +73,20 @@ def test_the_strategy_ends_with_the_same_weights(inner: Callable[[], Strategy], 
     assert all(torch.equal(alone[name], watched[name]) for name in alone)
 
 
+def test_counters_that_flower_averaged_to_floats_come_back_whole(tmp_path: Path) -> None:
+    """A model loads the average into a whole number, and sends that."""
+
+    def counts(message: Message) -> Message:
+        after = dict(step(message))
+        after["1.num_batches_tracked"] = after["1.num_batches_tracked"].long() + 1
+        return reply_with(message, after, loss=0.1)
+
+    trained(curious(tmp_path), {100: counts, 101: counts}, rounds=3)
+    assert [len(line["kept"]) for line in read_rounds(tmp_path)] == [2, 2, 2]
+    one, three = (capture.load(tmp_path / f"round-000{number}.safetensors").weights for number in (1, 3))
+    assert three["1.num_batches_tracked"] == one["1.num_batches_tracked"] + 2
+
+
 def test_a_capture_holds_the_model_and_every_update_by_node(tmp_path: Path) -> None:
     trained(curious(tmp_path), sound())
     before = state_of(small_net())

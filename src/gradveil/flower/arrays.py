@@ -14,6 +14,7 @@ from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.models.buffers import is_statistic
 
 HEADER = 4096  # bytes that numpy may put before the numbers
+COUNTER = "num_batches_tracked"  # of batch normalization
 Trainable = nn.Module | Iterable[str] | None
 
 
@@ -78,7 +79,9 @@ def _check_header(name: str, array: Array, expected: Tensor) -> None:
     shape, dtype = _header(name, array)
     if shape != tuple(expected.shape):
         raise ArraysError(f"{name}: shape {shape}, expected {tuple(expected.shape)}")
-    if dtype.kind not in ("f" if expected.is_floating_point() else "fiub"):
+    # Flower averages counters to floats, and a model that loads them sends whole numbers again
+    is_whole = not expected.is_floating_point() or name.endswith(COUNTER)
+    if dtype.kind not in ("fiub" if is_whole else "f"):
         raise ArraysError(f"{name}: numbers of type {dtype}, expected {expected.dtype}")
     if len(array.data) > HEADER + expected.numel() * dtype.itemsize:
         raise ArraysError(f"{name}: more bytes than its shape has numbers")
