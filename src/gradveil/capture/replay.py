@@ -18,7 +18,7 @@ from gradveil.capture.causes.story import Evidence, Story, relative_error, train
 from gradveil.capture.decoys import draws_explain, explains_best
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.mode import describe_mode
-from gradveil.capture.orders import list_orders
+from gradveil.capture.orders import every_order_is_tried, list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
 from gradveil.core.client import in_client_mode, local_update, parameters_of
@@ -99,7 +99,8 @@ def compare(
         return Replay(status="reproduced", error=found, cosine=angle)
     left = pattern(update)
     # nobody changed it: then another picture of the same kind is the likelier reason
-    changed = bool(left) or training.draws or not (defense is None or defense.is_none)
+    drawn = training.draws and not every_order_is_tried(training, len(batch.images))
+    changed = bool(left) or drawn or not (defense is None or defense.is_none)
     known = changed and decoys is not None and explains_best(model, training, update, batch, decoys)
     known = known and (bool(left) or not training.draws or draws_explain(model, batch, training, update))
     return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)

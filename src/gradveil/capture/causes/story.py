@@ -12,8 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import length
+from gradveil.capture.causes.draws import compare_with_draws
 from gradveil.capture.causes.rounding import Undecided, drop
 from gradveil.capture.format import Normalization
+from gradveil.capture.orders import count_orders, every_order_is_tried, list_orders
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining
@@ -24,6 +26,7 @@ Form = Literal["update", "negative", "weights"]
 REMEMBERED = 6  # updates that were played, the last ones
 SAMPLED, ONE_SIZE = 1_000_000, 0.35  # numbers; of the largest ones, what their mean has to be
 DRAWN = 8  # rounds that are played with draws of their own
+FEW_ORDERS = 24  # that are played for one story
 LIKE_A_DRAW = 0.15  # of the distance between draws: how much further out the update may be and look like one more
 WIDE = 0.1  # of that distance: what counts as left, since draws that differ much explain much
 
@@ -99,7 +102,13 @@ class Evidence:
 
     def measure(self, story: Story) -> Left:
         """What is left; of a client that draws, how much further it is than draws are apart."""
-        return self.left_by_draws(story) if story.training.draws else Left(self.error(story))
+        if not story.training.draws:
+            return Left(self.error(story))
+        training, batch = story.training, story.batch
+        orders = list(list_orders(training, len(batch.images))) if _has_few_orders(story) else []
+        known = replace(story, training=replace(training, order="known"))
+        each = (replace(known, batch=Batch(batch.images[rows], batch.labels[rows])) for rows in orders)
+        return Left(min(self.error(one) for one in each)) if orders else self.left_by_draws(story)
 
     def received(self, form: Form) -> Update:
         """What came, read as an update."""
@@ -125,33 +134,16 @@ class Evidence:
         update = self.received(story.form)
         beyond = spread = 0.0
         for name, one in update.items():
-            out, wide = _compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
+            out, wide = compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
             beyond, spread = beyond + out**2, spread + wide**2
         beyond, spread = beyond**0.5, spread**0.5
         whole = max(float(length(list(update.values()))), 1e-300)
         return Left((beyond + WIDE * spread) / whole, beyond <= LIKE_A_DRAW * spread)
 
 
-def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, float]:
-    """Of one tensor: how much further from the mean of the draws it is, or nearer, than each of them is from the mean
-    of the others, across that mean and along it; and how far they are themselves."""
-    whole = torch.stack(draws).sum(0)
-    means = [(whole - one) / (len(draws) - 1) for one in draws]
-    own = [_project(one, mean) for one, mean in zip(draws, means, strict=True)]
-    here = [_project(update, mean) for mean in means]
-    beyond = 0.0
-    for along_or_across, value in enumerate(zip(*here, strict=True)):
-        known, found = [one[along_or_across] for one in own], sum(value) / len(value)
-        beyond += max(found - max(known), min(known) - found, 0.0) ** 2
-    return beyond**0.5, (sum(along**2 + across**2 for along, across in own) / len(own)) ** 0.5
-
-
-def _project(one: Tensor, mean: Tensor) -> tuple[float, float]:
-    """How far `one` is from the mean along the mean, with its sign, and across it."""
-    unit = mean / mean.norm().clamp_min(1e-300)
-    apart = one - mean
-    along = float(apart @ unit)
-    return along, float((apart - along * unit).norm())
+def _has_few_orders(story: Story) -> bool:
+    count = len(story.batch.images)
+    return every_order_is_tried(story.training, count) and count_orders(story.training, count) <= FEW_ORDERS
 
 
 def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
