@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import DATA_OPTION, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.cli._help import DATA_OPTION, LOSS_FORM, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
 from gradveil.core.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -74,6 +74,9 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="The model, if the capture does not name it.", metavar=MODEL_FORM)
     ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="The clients' loss, if it is a function of their own.", metavar=LOSS_FORM)
+    ] = None,
     normalize: Annotated[str | None, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     seconds: Annotated[float, typer.Option(help="Look for causes for about so long.", min=1)] = 20.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -87,7 +90,7 @@ def check(
     from gradveil.doctor.diagnose import CAPTURED, diagnose_config
 
     given = {"--capture": str(file), "--data": data, "--data-option": data_option, "--pictures": pictures,
-             "--model": model, "--normalize": normalize}  # fmt: skip
+             "--model": model, "--loss": loss, "--normalize": normalize}  # fmt: skip
     report(diagnose_config(config_of(None, given), {}, seconds, CAPTURED), as_json)
 
 

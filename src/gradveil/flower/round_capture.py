@@ -13,6 +13,7 @@ from torch import Tensor
 from gradveil.capture import Capture
 from gradveil.capture.mode import list_moved
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.target import Target
 from gradveil.flower.arrays import Trainable, parameter_names
 from gradveil.flower.validate_replies import ValidatedReplies
 from gradveil.models.buffers import is_statistic
@@ -34,6 +35,7 @@ class Protocol:
     model: str = ""
     defense: str = ""  # as the clients say; nobody takes it as proof
     trainable: Trainable = None
+    target: Target | None = None  # of masks and numbers; None: one of the classes, or several
 
     def training_of(self, round: int, examples: int) -> LocalTraining:
         return self.training if isinstance(self.training, LocalTraining) else self.training(round, examples)
@@ -80,6 +82,7 @@ def _capture(
         defense=protocol.defense,
         metrics={c: numbers_of(found.sound[n], MOST_NUMBERS // len(found.sound)) for c, n in clients.items()},
         producer="flower",
+        target=protocol.target,
         declared={} if seen == training else {"batchnorm": training.batchnorm},
     )
 

@@ -132,6 +132,8 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
     defense = parse_defense(settings.defense, "defense")
     check_delta_is_used(settings.delta, defense, settings.epsilon_at_most)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
+    if data.dataset.loss is None or data.training.labels.dim() > 2:
+        raise ConfigError("its targets are no classes, and a training is measured by its accuracy", key="data")
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
     sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
     model = data.model(settings.model)
