@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from gradveil.audit.verdict import Verdict
     from gradveil.config import AuditConfig
     from gradveil.core.compute import Compute
+    from gradveil.core.time_limit import TimeLimit
 
 METHOD = "NAME[:k=v,...]"
 
@@ -223,6 +225,14 @@ def audit(
         ),
     ] = None,
     seed: Annotated[int | None, HOW(SEED)] = None,
+    seconds: Annotated[
+        float | None,
+        HOW(
+            "Time that the run may take: closed forms and line-ups first, then searches with growing effort. The "
+            "verdict says what was reached. Run the same command again to continue (default: no limit).",
+            metavar="SECONDS",
+        ),
+    ] = None,
     device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
     precision: Annotated[
         str,
@@ -329,8 +339,10 @@ def audit(
     """
     from gradveil.cli._options import check_claim, check_out, compute_of, config_of
     from gradveil.config.effort import EFFORTS
+    from gradveil.core.time_limit import TimeLimit
     from gradveil.models.weights import allow_pickles
 
+    begun = time.monotonic()
     given = {
         "--model": model, "--weights": weights, "--normalize": normalize, "--data": data, "--data-option": data_option,
         "--defense": defense, "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
@@ -342,6 +354,7 @@ def audit(
         "--update-precision": update_precision,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,
+        "--seconds": seconds,
         "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,
         "--tagger": tagger, "--gallery": gallery, "--lineup": lineup,
         "--limit-named": limit_named,
@@ -352,7 +365,14 @@ def audit(
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
     output = Output(
-        redact=redact, as_json=as_json, quiet=quiet, yes=yes, examine=not no_doctor, claim=claim, fail_on=fails
+        redact=redact,
+        as_json=as_json,
+        quiet=quiet,
+        yes=yes,
+        examine=not no_doctor,
+        claim=claim,
+        fail_on=fails,
+        limit=TimeLimit.of(resolved.seconds, seconds, begun),
     )
     with allow_pickles(allow_pickle):
         if dry_run:
@@ -372,6 +392,7 @@ class Output:
     examine: bool
     claim: float | None
     fail_on: frozenset[str]
+    limit: TimeLimit | None = None
 
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
@@ -381,12 +402,12 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
     from gradveil.experiment.progress import for_stream
     from gradveil.report.conclude import conclude
 
-    audit = build(config)
+    audit = replace(build(config), limit=output.limit)
     if output.examine:
         examine(audit, output.quiet)
     if not output.quiet and (note := describe_changed_model(audit.scenario.model, audit.defenses)):
         print(note, file=sys.stderr)
-    if not output.quiet:
+    if not output.quiet and output.limit is None:
         confirm_long_run(audit, compute, output.yes)
     run_audit(audit, folder, compute, for_stream(output.quiet))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
