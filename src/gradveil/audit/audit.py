@@ -116,9 +116,8 @@ class AuditExperiment(Experiment[None]):
         self.lineups = list(plan_lineups(self.audit, compute, self.shard))
         self.piece, self.compute = stored.get("piece"), compute
         if (limit := self.audit.limit) is not None:
-            step = measure_step(self.audit, compute, limit, judge_of(self.audit))
-            self.speed.step = 0.0 if step is None else step
-            self.piece = self.piece or clients_at_once(self.audit, step, self.shard)
+            self.speed.step = measure_step(self.audit, compute, limit, judge_of(self.audit))
+            self.piece = self.piece or clients_at_once(self.audit, self.speed.step, self.shard)
 
     def to_tables(self) -> Mapping[str, Any]:
         return self.audit.describe()

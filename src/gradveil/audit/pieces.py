@@ -16,7 +16,7 @@ import torch
 from gradveil.audit.ladder import count_most, takes_steps
 from gradveil.audit.lineup_plan import LineUpCell
 from gradveil.audit.plan import Cell, clients_of
-from gradveil.audit.probe import PROBE, first_of, time_search
+from gradveil.audit.probe import FEW, PROBE, first_of, time_search
 from gradveil.audit.schedule import shards
 from gradveil.audit.score import Judge
 from gradveil.core.compute import Compute
@@ -32,23 +32,21 @@ PATIENCE = 20.0  # seconds that the longest search on the clients of one piece m
 MEASURE = 0.15  # share of the time in which a step is measured; slower is one client at a time
 
 
-def measure_step(audit: Audit, compute: Compute, limit: TimeLimit, judge: Judge) -> float | None:
-    """Seconds of one evaluation of a search on one client; None: too slow to measure. 0: nothing takes steps."""
+def measure_step(audit: Audit, compute: Compute, limit: TimeLimit, judge: Judge) -> float:
+    """Seconds of one evaluation of a search on one client, at least where it is slow. 0: nothing takes steps."""
     searched = (cell for group in shards(audit, compute, 1) for cell in group if takes_steps(cell.method))
     if (cell := next(searched, None)) is None:
         return 0.0
-    until = time.monotonic() + MEASURE * limit.remaining
+    most = max(0.0, MEASURE * limit.remaining)
     try:
         with compute.active(), threads(1, of_torch=1 if compute.spread else torch.get_num_threads()) as submit:
-            return wait_for(submit(time_search, first_of(cell), judge, PROBE), until).each
+            return wait_for(submit(time_search, first_of(cell), judge, PROBE), time.monotonic() + most).each
     except OutOfTime:
-        return None
+        return most / (3 * FEW)
 
 
-def clients_at_once(audit: Audit, step: float | None, shard: int) -> int:
+def clients_at_once(audit: Audit, step: float, shard: int) -> int:
     """As many as the longest search ends with in a short time, one at least."""
-    if step is None:
-        return 1
     most = max(count_most(attack) for attack in audit.attacks.values())
     return min(shard, max(1, int(PATIENCE / (most * step)))) if step else shard
 

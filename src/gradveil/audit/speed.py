@@ -12,7 +12,7 @@ from gradveil.audit.lineup_plan import SHARED, LineUpCell, auto_size
 from gradveil.audit.pieces import Group, evaluations
 from gradveil.experiment.record import Record
 
-CANDIDATE = 0.5  # of an evaluation of a search costs a candidate of a line-up, where none has been held yet
+CANDIDATE = 0.33  # of an evaluation of a search costs a candidate of a line-up, where none has been held yet
 Kind = tuple[str, ...]
 
 
