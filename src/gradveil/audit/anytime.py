@@ -10,8 +10,8 @@ and what has not ended by then is left.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,16 +19,12 @@ from gradveil.audit.ladder import RUNGS, rungs_of, takes_steps
 from gradveil.audit.lineup import describe_lineup, fail_lineup, hold_lineup
 from gradveil.audit.lineup_plan import LineUpCell
 from gradveil.audit.order import by_defense, is_passed, most_promising, order_whole
-from gradveil.audit.pieces import Group, all_pieces, divide_lineup
-from gradveil.audit.plan import Grid
+from gradveil.audit.pieces import Group, all_pieces, controls_of, divide_lineup, rung_shards
 from gradveil.audit.runner import attack, describe, fail_group, is_done, keep_trials, leave_out_leaked
-from gradveil.audit.schedule import shards
 from gradveil.audit.score import Judge
 from gradveil.audit.speed import Speed
 from gradveil.audit.verdict.leak import Baselines
-from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
-from gradveil.core.seeds import Seed
 from gradveil.core.time_limit import OutOfTime, TimeLimit
 from gradveil.experiment.record import Control
 from gradveil.experiment.runner import Runner
@@ -77,32 +73,24 @@ class Anytime:
 
     def _climb(self, rung: int) -> None:
         """One effort over all cells, on clients that are neither recovered whole nor searched with more."""
-        attacks = rungs_of(self.audit.attacks, rung)
-        if not attacks or self.remaining() <= 0:
+        if not rungs_of(self.audit.attacks, rung) or self.remaining() <= 0:
             return
-        part = replace(self.audit, attacks=attacks, controls=False, convergence=False)
-        groups = [[replace(cell, is_control=False) for cell in one] for one in shards(part, self.compute, self.shard)]
+        groups = rung_shards(self.audit, rung, self.compute, self.shard)
         pieces = [one for one in all_pieces(groups, self.size) if not is_passed(one, self.runner.done)]
-        records, vet = self.runner.journal.records, partial(self._vet, attacks=attacks)
-        vet([one for one in pieces if is_done(self.runner, one)])
+        records = self.runner.journal.records
+        self._vet([one for one in pieces if is_done(self.runner, one)])
         tried = {record.attack for record in records}
-        self._attack([(one, tried) for one in most_promising(pieces, records)], after=vet)
+        self._attack([(one, tried) for one in most_promising(pieces, records)], after=self._vet)
 
-    def _vet(self, groups: Sequence[Group], attacks: Mapping[str, Attack]) -> None:
-        """The controls of what a smaller effort has hit: the same effort on noise in the place of the update."""
+    def _vet(self, groups: Sequence[Group]) -> None:
+        """The controls of what a smaller effort has hit."""
         records = self.runner.journal.records
         baselines = Baselines.of(records)
-        for group in groups:
-            cell = group[0]
+        for cell in (group[0] for group in groups):
             own = (r for r in records if (r.scenario, r.defense, r.attack, r.control) == (*cell.place[:3], ""))
             hit = {r.client for r in own if r.client in cell.scenario.names and baselines.is_unvetted_hit(r)}
-            if hit:
-                threat = replace(cell.scenario.threat, knows_defense=False)
-                scenario = replace(cell.only(hit).scenario, threat=threat)
-                grid = Grid(defenses=self.audit.defenses, attacks={cell.attack: attacks[cell.attack]},
-                            seed=Seed(self.audit.seed), compute=self.compute, compare=False)  # fmt: skip
-                for kind in VETTING:
-                    self._attack([(one, set()) for one in grid.controls(scenario, (kind,))])
+            for kind in VETTING if hit else ():
+                self._attack([(one, set()) for one in controls_of(self.audit, cell, hit, kind)])
 
     def _attack(
         self,

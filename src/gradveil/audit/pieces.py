@@ -6,22 +6,23 @@ Which clients are together does not depend on what is there already, so an inter
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, TypeVar
 
 import torch
 
-from gradveil.audit.ladder import count_most, takes_steps
+from gradveil.audit.ladder import count_most, rung_of, rungs_of, takes_steps
 from gradveil.audit.lineup_plan import LineUpCell
-from gradveil.audit.plan import Cell, clients_of
+from gradveil.audit.plan import Cell, Grid, clients_of
 from gradveil.audit.probe import FEW, PROBE, first_of, time_search
 from gradveil.audit.schedule import shards
 from gradveil.audit.score import Judge
 from gradveil.core.compute import Compute
 from gradveil.core.threads import threads, wait_for
 from gradveil.core.time_limit import OutOfTime, TimeLimit
+from gradveil.experiment.record import Control
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit
@@ -83,6 +84,21 @@ def evaluations(group: Group) -> int:
     """Of all clients at most; an attacker who only repeats another costs nothing."""
     running = [cell for cell in group if not (cell.repeats and cell is not group[0])]
     return len(group[0].scenario.names) * sum(count_most(cell.method) for cell in running)
+
+
+def rung_shards(audit: Audit, rung: int, compute: Compute, shard: int) -> list[Group]:
+    """The searches of an audit with one in so many steps; no client stays only because it is a control elsewhere."""
+    part = replace(audit, attacks=rungs_of(audit.attacks, rung), controls=False, convergence=False)
+    return [[replace(cell, is_control=False) for cell in group] for group in shards(part, compute, shard)]
+
+
+def controls_of(audit: Audit, cell: Cell, clients: Collection[str], kind: Control) -> list[Group]:
+    """The same effort on noise in the place of the clients' updates."""
+    threat = replace(cell.scenario.threat, knows_defense=False)
+    attacks = rungs_of(audit.attacks, rung_of(cell.attack))
+    grid = Grid(defenses=audit.defenses, attacks={cell.attack: attacks[cell.attack]}, seed=cell.seed,
+                compute=cell.compute, compare=False)  # fmt: skip
+    return list(grid.controls(replace(cell.only(clients).scenario, threat=threat), (kind,)))
 
 
 def all_pieces(groups: Iterable[Group], size: int) -> list[Group]:

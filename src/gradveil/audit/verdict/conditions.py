@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradveil.attacks import ATTACKS
-from gradveil.audit.ladder import base_of, rung_of
+from gradveil.audit.ladder import base_of, is_whole, rung_of
 from gradveil.audit.results import Run
 from gradveil.core.attack import Attack
 from gradveil.core.check import options_of
@@ -35,6 +35,12 @@ def describe_effort(choice: Any) -> str | None:
         return "closed form, no search" if build_attack(choice) else None
     parts = [_count(steps, "step"), _count(restarts, "restart")]
     return ", ".join(part for part in parts if part)
+
+
+def describe_share(label: str, choice: Any) -> str | None:
+    """The effort of an attack as its label says it: a part of its steps, in a run with limited time."""
+    effort = describe_effort(choice)
+    return effort if is_whole(label) or effort is None else f"1/{rung_of(label)} of {effort}"
 
 
 def _count(number: int | None, what: str) -> str:
@@ -115,12 +121,9 @@ def _attacks(run: Run) -> list[str]:
 
 def _attack(label: str, choice: Any) -> str:
     """With its steps and restarts, where it has them, and every option that is not its default."""
-    rung, effort = rung_of(label), describe_effort(choice)
-    if rung > 1:
-        label, effort = base_of(label), f"1/{rung} of {effort}"
-    parts = [effort, ", ".join(list_changes(choice))]
+    parts = [describe_share(label, choice), ", ".join(list_changes(choice))]
     words = "; ".join(part for part in parts if part)
-    return f"{label} ({words})" if words else label
+    return f"{base_of(label)} ({words})" if words else label
 
 
 def list_changes(choice: Any) -> list[str]:
