@@ -313,6 +313,9 @@ def audit(
     redact: Annotated[bool, OUT("Leave pictures, names and paths out of the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
+    no_pictures: Annotated[
+        bool, OUT("Draw no reconstructions on the terminal while the run is at work.", "--no-pictures")
+    ] = False,
     dry_run: Annotated[
         bool, OUT("Print how long the run would take on this machine, by part and by budget; run nothing.", "--dry-run")
     ] = False,
@@ -373,6 +376,7 @@ def audit(
         claim=claim,
         fail_on=fails,
         limit=TimeLimit.of(resolved.seconds, seconds, begun),
+        pictures=not (no_pictures or redact),
     )
     with allow_pickles(allow_pickle):
         if dry_run:
@@ -393,13 +397,14 @@ class Output:
     claim: float | None
     fail_on: frozenset[str]
     limit: TimeLimit | None = None
+    pictures: bool = True  # on a terminal
 
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
     from gradveil.audit.audit import run_audit
     from gradveil.config import build
     from gradveil.config.checkpoint import describe_changed_model
-    from gradveil.experiment.progress import for_stream
+    from gradveil.experiment.timed_progress import in_time
     from gradveil.report.conclude import conclude
 
     audit = replace(build(config), limit=output.limit)
@@ -409,7 +414,7 @@ def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: 
         print(note, file=sys.stderr)
     if not output.quiet and output.limit is None:
         confirm_long_run(audit, compute, output.yes)
-    run_audit(audit, folder, compute, for_stream(output.quiet))
+    run_audit(audit, folder, compute, in_time(output.limit, output.quiet, pictures=output.pictures))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
     print_verdict(verdict, folder, output)
     exit_if_failed(verdict, output.fail_on)

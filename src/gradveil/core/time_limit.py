@@ -44,3 +44,16 @@ class TimeLimit:
     def remaining(self) -> float:
         """Seconds that the attacks still have."""
         return self.seconds - min(CONCLUDE * self.seconds, LONGEST) - self.elapsed
+
+
+def show_time(seconds: float) -> str:
+    """In the largest unit of which it is one or more.
+
+    >>> [show_time(seconds) for seconds in (0.2, 42, 600, 9000, 400000)]
+    ['1 s', '42 s', '10 min', '2.5 h', '4.6 days']
+    """
+    if seconds < 120:
+        return f"{max(1, round(seconds))} s"
+    if seconds < 7200:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"
