@@ -8,6 +8,7 @@ from functools import partial
 from gradveil.audit.memory import Memory
 from gradveil.audit.plan import Cell
 from gradveil.audit.score import Judge
+from gradveil.audit.speed import Speed
 from gradveil.audit.trial import Trial, fail_cell, run_cell
 from gradveil.audit.verdict.leak import CLOSENESS, Baselines, closeness
 from gradveil.experiment.record import Record
@@ -24,11 +25,16 @@ def count_missing(runner: Runner, waves: Sequence[Sequence[Group]]) -> int:
 def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) -> None:
     """One wave after the other; what one has recovered whole is no longer attacked in the next."""
     tried: set[str] = set()
+    speed, waiting = Speed(), [group for wave in waves for group in wave if not is_done(runner, group)]
     for wave in waves:
         remaining = [leave_out_leaked(group, tried, runner.journal.records) for group in wave] if tried else wave
         missing = [group for group in remaining if not is_done(runner, group)]
-        for _, trials in runner.each(partial(attack, judge=judge), missing, fail_group, describe):
+        for group, trials in runner.each(partial(attack, judge=judge), missing, fail_group, describe):
             records = keep_trials(runner, trials)
+            speed.learn(group, trials, None)
+            waiting = [one for one in waiting if not is_done(runner, one)]
+            if (left := speed.expect(waiting)) is not None:
+                runner.progress.expect(left / max(1, runner.pool.workers))
             runner.progress.done(len(records), sum(record.status == "failed" for record in records))
         tried |= {group[0].attack for group in wave if not _is_left_whole(group)}
 

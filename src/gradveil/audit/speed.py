@@ -32,6 +32,12 @@ class Speed:
         points = next((self.known[kind] for kind in kinds if kind in self.known), {})
         return count * extrapolate(points, work, self.step * self._weight(job))
 
+    def expect(self, jobs: Iterable[Group]) -> float | None:
+        """Seconds of all of them, one after the other; None where of one nothing is known."""
+        jobs = [job for job in jobs if job]
+        known = all(any(kind in self.known for kind in describe(job)[0]) for job in jobs)
+        return sum(map(self.estimate, jobs)) if known else None
+
     def _weight(self, job: Group | LineUpCell) -> float:
         return CANDIDATE if isinstance(job, LineUpCell) else float(is_search(job))
 
@@ -79,9 +85,10 @@ def describe(job: Group | LineUpCell) -> tuple[list[Kind], float, float]:
         return [(*kind, job.label), kind], count_looks(job), float(job.candidates)
     cell, clients = job[0], len(job[0].scenario.names)
     if not is_search(job):
-        return [("closed", *cell.place[:3], cell.control)], clients, 1.0
+        return [("closed", *cell.place[:3], cell.control), ("closed", cell.attack)], clients, 1.0
     kind = ("search", cell.scenario.name)
-    kinds = [(*kind, base_of(cell.attack), cell.label, cell.control), (*kind, base_of(cell.attack)), kind]
+    base = base_of(cell.attack)
+    kinds: list[Kind] = [(*kind, base, cell.label, cell.control), (*kind, base), kind, ("search",)]
     return kinds, clients, float(max(1, evaluations(job)) / clients)
 
 
