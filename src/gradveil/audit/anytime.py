@@ -102,7 +102,10 @@ class Anytime:
 
         def prepare(one: tuple[Group, set[str]]) -> Group:
             group, tried = one
-            group = leave_out_leaked(group, tried, self.runner.journal.records) if tried else group
+            if tried:
+                scenario, label = group[0].place[:2]
+                records = (r for r in self.runner.journal.records if r.scenario == scenario)
+                group = leave_out_leaked(group, tried, [r for r in records if r.control or r.defense == label])
             return [] if is_done(self.runner, group) else group
 
         def keep(trials: Any) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from functools import cached_property
 from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
+from gradveil.audit.verdict.completeness import count_missing
 from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimate_blank, estimates, worst_per_picture
 from gradveil.audit.verdict.gallery_rank import GalleryRank, rank_in_gallery
 from gradveil.audit.verdict.identify import DECIDED_ALREADY, Search, searches, unreliable_searches
@@ -156,19 +157,25 @@ def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
         for scenario, defense, _, kind, _ in run.plan.get("cells", ()):
             if kind in ATTACKERS and run.scenarios.get(scenario, {}).get("role") != "control":
                 groups.setdefault((scenario, defense), [])
-    doubtful = unreliable_searches(run)
+    doubtful, is_open = unreliable_searches(run), is_timed(run) and bool(count_missing(run, baselines))
     for (scenario, defense), records in groups.items():
-        yield _tally(run, scenario, defense, records, baselines, doubtful)
+        yield _tally(run, scenario, defense, records, baselines, doubtful, is_open)
 
 
 def _tally(
-    run: Run, scenario: str, defense: str, records: list[Record], baselines: Baselines, doubtful: frozenset[str]
+    run: Run,
+    scenario: str,
+    defense: str,
+    records: list[Record],
+    baselines: Baselines,
+    doubtful: frozenset[str],
+    is_open: bool,
 ) -> Tally:
     about, by_place = run.scenarios.get(scenario, {}), by_picture(records)
     pictures = by_place.values()
     measured = any(IDENTIFICATION.name in r.scores for r in records)
     tries, planned = len({(r.attack, r.attacker) for r in records}), 0
-    if is_timed(run):  # who looks again and again may not forget how often
+    if is_open:  # who looks again and again may not forget how often
         tries = max(tries, planned_tries(run, scenario, defense))
         planned = planned_pictures(run, scenario, defense)
     leaked = _places(by_place, baselines.is_leaked)
