@@ -104,7 +104,7 @@ def test_weights_of_another_model_are_a_problem(capsys: pytest.CaptureFixture[st
     save_file(MODELS["mlp"](classes=8, shape=(3, 16, 16), seed=0).state_dict(), tmp_path / "w.safetensors")
     code, out, _ = run(capsys, "doctor", "--model", "lenet", "--weights", str(tmp_path / "w.safetensors"), *DATA)
     assert code == 1
-    assert out.startswith("PROBLEM: weights: ")
+    assert out.startswith("PROBLEM: weights:")
     assert "not the weights of this model" in " ".join(out.split())
 
 

@@ -81,7 +81,7 @@ def test_the_card_shows_searches_with_chance_and_interval_and_what_a_client_send
 
 
 def test_the_pictures_are_ranked_by_how_surely_they_are_found():
-    from gradveil.report.pictures import select_pictures
+    from gradveil.report.pictures import tabulate_pictures
 
     records = [trial(0, 13.0, 0.0), trial(1, 12.0, 0.0), trial(2, 11.0, 1.0)]
     records[1].scores["retrieval-top5"] = 1.0
@@ -93,5 +93,5 @@ def test_the_pictures_are_ranked_by_how_surely_they_are_found():
 
     baselines = Baselines.of(records)
     run = Looked(folder=Path("run"), name="run", records=tuple(records))
-    select_pictures(run, cells_of(records, baselines)[0], {}, baselines)
+    tabulate_pictures(run, cells_of(records, baselines), {}, baselines)
     assert seen == ["c2", "c1", "c0"]

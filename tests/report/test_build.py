@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -20,12 +21,14 @@ from gradveil.core.interval import at_most
 from gradveil.experiment.journal import encode, read
 from gradveil.report import read_run, write_report
 from gradveil.report.build import render
+from gradveil.report.decision import advise, state_result
+from gradveil.report.pictures import find_best
 
 TEMPLATE_TAGS = set(
     re.findall(
         r"\S+",
         "html head meta title style body div header section article aside nav footer h1 h2 h3 h4 p a b br strong small "
-        "span code dl dt dd ul li table thead tbody tr th td figure figcaption img svg circle line rect text",
+        "span code dl dt dd ul ol li table thead tbody tr th td figure figcaption img svg circle line rect text",
     )
 )
 FORBIDDEN = re.compile(
@@ -97,8 +100,10 @@ def test_a_failing_write_leaves_the_old_report_whole(folder, monkeypatch):
 def test_the_verdict_comes_first_with_what_it_rests_on(folder):
     page = write_report(folder).read_text()
     verdict = judge(read_run(folder))
-    top = words(page.split('<section id="findings">')[0])
-    assert f"<h1>{verdict.word.capitalize()}</h1>" in page
+    top = words(page.split('<section id="pictures">')[0])
+    assert f"<h1>{escape(state_result(read_run(folder), verdict))}</h1>" in page.replace("\u00a0", " ")
+    assert f'<span class="pill {verdict.word}">{verdict.word}</span>' in page
+    assert all(escape(sentence.split("`")[0]) in page for sentence in advise(verdict))
     assert verdict.under in top
     for finding in verdict.judged:
         if finding.verdict == verdict.word:
@@ -113,7 +118,7 @@ def test_the_verdict_comes_first_with_what_it_rests_on(folder):
 
 def test_sections_come_in_order(folder):
     page = write_report(folder).read_text()
-    ids = ("findings", "attacker", "pictures", "measures", "checks", "flags", "gaps", "provenance")
+    ids = ("pictures", "findings", "measures", "checks", "attacker", "flags", "gaps", "provenance")
     places = [page.index('<header id="verdict">'), *(page.index(f'<section id="{name}">') for name in ids)]
     assert places == sorted(places)
 
@@ -137,7 +142,7 @@ def test_every_finding_has_its_card_with_counts_bound_failures_and_control(folde
 def test_controls_are_not_among_the_audited_cells(folder):
     page = write_report(folder).read_text()
     assert section(page, "measures").count('scope="rowgroup"') == AUDITED
-    assert section(page, "pictures").count("<article") == AUDITED
+    assert section(page, "pictures").count('<th scope="col">') == AUDITED + 2  # original, without the update
     assert "prior only" in section(page, "checks")
 
 
@@ -229,9 +234,8 @@ def test_a_failed_trial_has_a_reason_and_never_a_score(folder):
     page = write_report(folder).read_text()
     assert "1 of 24 trials failed" in page
     assert "not finite at step 12" in page
-    first = page.split('class="card cell"')[1]
-    assert "7 of 7 scored pictures shown" in first
-    assert "ward-7" not in first
+    (failed,) = (row for row in cells_of_pictures(page) if "ward-7" in row[0])
+    assert "dB" not in failed[1]
 
 
 @pytest.mark.parametrize("fields", [{"status": "failed", "reason": "out of memory"}, {"scores": {}}])
@@ -283,10 +287,33 @@ def test_links_inside_the_page_have_targets_and_ids_are_unique(folder):
     assert {link[1:] for link in seen.links if link.startswith("#")} <= set(seen.ids)
 
 
-def test_as_fed_is_shown_only_where_it_differs(folder):
+def cells_of_pictures(page: str) -> list[list[str]]:
+    """What stands in each row of the table of pictures: the original, under each defense, without the update."""
+    rows = section(page, "pictures").split("<tr>")[2:]
+    return [re.split(r"<t[hd][ >]", row)[1:] for row in rows]
+
+
+def test_a_row_is_a_picture_and_a_column_a_defense(folder):
     page = write_report(folder).read_text()
-    per_cell = page.split('class="card cell"')[1:]
-    assert [cell.split("</article>")[0].count("As fed") > 0 for cell in per_cell] == [False, True, False]
+    rows = cells_of_pictures(page)
+    assert len(rows) == 8
+    assert {len(row) for row in rows} == {1 + 3 + 1}
+    assert [page.count(f'alt="{one} of ward-1, picture 1"') for one in ("Original", "Without the update")] == [1, 1]
+    failed = next(row for row in rows if "ward-7, picture 7" in row[0])
+    assert ["nothing to show" in cell for cell in failed[1:4]] == [True, False, False]
+
+
+def test_the_worst_picture_stands_on_the_first_screen_beside_what_was_read(folder):
+    top = write_report(folder).read_text().split('<section id="pictures">')[0]
+    assert top.count("<img") == 2
+    verdict = judge(read_run(folder))
+    levels = [r.scores["psnr"] for f in verdict.judged for r in f.tally.records if verdict.baselines.is_leaked(r)]
+    assert f"{max(levels):.1f} dB" in top.split("<figcaption>")[1]
+
+
+def test_as_fed_is_shown_only_where_it_differs(folder):
+    rows = cells_of_pictures(write_report(folder).read_text())
+    assert {tuple("As fed" in cell for cell in row) for row in rows} == {(False, False, True, False, False)}
 
 
 def test_as_fed_is_not_shown_where_a_defense_enlarges_the_batch(folder):
@@ -297,26 +324,34 @@ def test_as_fed_is_not_shown_where_a_defense_enlarges_the_batch(folder):
 
 
 def test_what_the_attack_shows_without_the_update_stands_beside_each_picture(folder):
-    page = write_report(folder).read_text()
-    assert page.count("Without the update<") == page.count("Reconstructed<")
+    assert all('alt="Without the update' in row[-1] for row in cells_of_pictures(write_report(folder).read_text()))
     (folder / "images" / "cell-3.safetensors").unlink()
     assert "Without the update<" not in write_report(folder).read_text()
 
 
-def test_pictures_are_sorted_by_leakage_and_limited(tmp_path):
+def test_pictures_are_sorted_by_leakage_under_the_defenses_and_limited(tmp_path):
     page = write_report(write_run(tmp_path / "many", clients=20)).read_text()
-    assert "13 of 19 scored pictures shown" in page
-    cell = page.split('class="card cell"')[1]
-    shown = [float(level) for level in re.findall(r"<b>(\d+\.\d) dB</b>", cell)]
-    assert len(shown) == 12
-    assert shown == sorted(shown, reverse=True)
+    assert "13 of 20 pictures shown" in page
+    rows = cells_of_pictures(page)
+    leaked = [[("mark leaked" in cell) for cell in row[1:4]] for row in rows]
+    levels = [float(re.findall(r"<b>(\d+\.\d) dB</b>", row[2])[0]) for row in rows]
+    assert len(rows) == 13
+    alike = [level for level, one in zip(levels, leaked, strict=True) if one[1]]
+    assert alike == sorted(alike, reverse=True)
 
 
 def test_a_leaked_picture_comes_before_a_closer_one_that_is_not(tmp_path):
     folder = write_run(tmp_path / "order")
     change(folder, blank=40.0)  # the closest of all is no closer than a blank one
-    first = write_report(folder).read_text().split('class="card cell"')[1]
-    assert first.index("ward-1, picture 1") < first.index("alert(1)")
+    run = read_run(folder)
+    verdict = judge(run)
+    best = find_best(run, [r for r in run.records if not r.control], verdict.baselines).values()
+    leaked = [standing for standing, record in best if verdict.baselines.is_leaked(record)]
+    hidden = [standing for standing, record in best if not verdict.baselines.is_leaked(record)]
+    assert leaked
+    assert hidden
+    assert min(leaked) > max(hidden)
+    assert max(standing[-1] for standing in hidden) > max(standing[-1] for standing in leaked)
 
 
 def test_missing_pictures_config_and_provenance_do_not_stop_a_report(folder):

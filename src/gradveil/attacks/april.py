@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.attacks.closed.gradient_only import require_gradients
-from gradveil.attacks.closed.layer_input import LayerInput, called_layers, is_plain
+from gradveil.attacks.closed.layer_input import LayerInput, called_layers, is_plain, random_value
 from gradveil.attacks.closed.replay import find_nothing, is_alone, verify_labels, without_decay
 from gradveil.core.attack import Attack, Reconstruction, Use
 from gradveil.core.client import in_client_mode
@@ -113,7 +113,7 @@ def find_embedding(seen: Observation) -> Embedding:
     parameters = {n: p for n, p in model.named_parameters() if n in seen.update and p.dim() > 1}
     with torch.enable_grad():
         outs = called_layers(model, uniform((1, *seen.shape), rng, like))
-        value = (outs.pop("") * normal((seen.classes,), rng, like)).sum()
+        value = random_value(outs.pop(""), rng)
         early = {n: out for n, out in list(outs.items())[:EARLY] if f"{n}.weight" in seen.update and out.requires_grad}
         slopes = torch.autograd.grad(value, [*early.values(), *parameters.values()], allow_unused=True)
     of_parameters = dict(zip(parameters, slopes[len(early) :], strict=True))

@@ -122,6 +122,8 @@ class LearnedInverter(Attack):
         """
         if not self.files:
             raise ConfigError(NO_FILE)
+        if not seen.target.has_classes:
+            raise NotApplicableError("draws pictures by their class, and these have none", key="inverter")
         here = Setting.of(seen.model, seen.training, seen.defense or Defense(), seen.examples, seen.shape)
         settings = {file: read_setting(file) for file in self.files}
         if fitting := [file for file, one in settings.items() if one == here]:

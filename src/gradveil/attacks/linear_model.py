@@ -126,6 +126,8 @@ def _summing_to(bias: Tensor, push: Tensor) -> Tensor:
 def _only_layer(seen: Observation) -> str:
     """The name of the model's one linear layer, which sees the pictures and gives the logits."""
     require_gradients(seen, "linear-model", exact=True)
+    if not seen.target.has_classes:
+        raise NotApplicableError("reads the row of a picture's class, and these have none", key="linear-model")
     name = first_linear(seen, Seed())
     trained = {key.rpartition(".")[0] for key, p in seen.model.named_parameters() if p.requires_grad}
     if trained != {name} or f"{name}.bias" not in seen.update:

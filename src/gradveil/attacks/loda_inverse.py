@@ -211,7 +211,7 @@ def _from_encodings(seen: Observation) -> Reconstruction:
     clients, examples = encodings.shape[:2]
     return Reconstruction(
         images=encodings,
-        labels=encodings.new_zeros(clients, examples, seen.classes) if labels is None else labels.to(encodings),
+        labels=encodings.new_zeros(clients, examples, *seen.target.shape) if labels is None else labels.to(encodings),
         found=torch.ones(clients, examples, dtype=torch.bool, device=encodings.device),
         loss=encodings.new_zeros(clients),
     )

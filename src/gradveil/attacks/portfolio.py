@@ -29,7 +29,7 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
 from gradveil.core.seeds import Seed
 from gradveil.engine.inversion import Inversion
-from gradveil.engine.labels import given_or_idlg
+from gradveil.engine.labels import given_or_idlg, without_rules
 from gradveil.engine.priors.prior import Prior
 
 PAPER = None  # it is ours: a race of published searches
@@ -94,7 +94,9 @@ class Portfolio(Attack):
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         """`loss` is 1 - cosine over all layers."""
         seen, notes = next(iter(self.arms.values())).complete_training(seen.average_rounds(), compute)
-        race = Race(replace(seen, labels=given_or_idlg(seen)), seed, compute)
+        if not without_rules(seen):
+            seen = replace(seen, labels=given_or_idlg(seen))
+        race = Race(seen, seed, compute)
         others = race.lead(self.arms)
         for name, arm in others.items():
             race.run(name, replace(arm, steps=max(1, arm.steps // FIRST)), race.left)

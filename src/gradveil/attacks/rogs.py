@@ -165,7 +165,7 @@ class Rogs(Attack):
 def targets_of(got: Reconstruction, generator: Generator, seen: Observation) -> Targets:
     """Every picture on its own; what is no number is mid-gray."""
     images = got.images.flatten(0, 1).nan_to_num(0.5, 0.5, 0.5).clamp(0, 1)
-    known = isinstance(generator, Conditional) and generator.classes == seen.classes
+    known = isinstance(generator, Conditional) and generator.classes == seen.classes and seen.target.is_label
     names = tuple(f"{name}/{example}" for name in seen.names for example in range(got.images.shape[1]))
     return Targets(images, got.labels.flatten(0, 1).to(images).nan_to_num() if known else None, names)
 

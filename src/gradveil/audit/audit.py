@@ -31,6 +31,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.hashes import hash_models, sha256
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
@@ -207,10 +208,17 @@ def origin_of(audit: Audit, compute: Compute) -> dict[str, Any]:
     models = {s.name: s.model for s in (audit.scenario, *audit.also)} | {"early": audit.early or audit.scenario.model}
     config = toml.dump(audit.describe())
     return provenance(audit.scenario, audit.gallery, config, audit.seed, compute, audit.also) | {
-        "model_sha256": hash_with(hash_models(models), networks(audit)),
+        "model_sha256": hash_with(hash_models(models), [*networks(audit), *files_of_losses(audit)]),
         "chunk": compute.chunk,
         "threads": 1 if compute.spread else torch.get_num_threads(),
     }
+
+
+def files_of_losses(audit: Audit) -> list[str]:
+    """Of losses that are the clients' own: a changed one is another model."""
+    losses = [one.training.loss for one in (audit.scenario, *audit.also)]
+    files = [str(loss.rpartition(":")[0]) for loss in losses if isinstance(loss, OwnLoss) and loss.function is not None]
+    return sorted({file for file in files if Path(file).is_file()})
 
 
 def hash_with(digest: str, files: list[str]) -> str:

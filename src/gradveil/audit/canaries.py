@@ -26,7 +26,7 @@ def choose_canaries(dataset: Dataset, rows: Sequence[int], count: int) -> list[i
     if not (count := min(count, len(rows) // SHARE)):
         return []
     far = _distances(dataset.images[list(rows)])
-    rare = _rarity(dataset.targets[list(rows)])
+    rare = _rarity(dataset.targets[list(rows)]) if dataset.loss is not None else [0.0] * len(rows)
     by_distance = sorted(range(len(rows)), key=lambda place: (-far[place], place))
     by_rarity = sorted(by_distance, key=lambda place: rare[place])  # stable
     chosen = by_rarity[: count // 2] if len(set(rare)) > 1 else []
@@ -42,6 +42,6 @@ def _distances(images: Tensor) -> list[float]:
 
 def _rarity(targets: Tensor) -> list[float]:
     """How many pictures have this picture's rarest label."""
-    has = targets > 0
+    has = (targets > 0).flatten(2).any(2) if targets.dim() > 2 else targets > 0
     counts = has.sum(0).double()
     return torch.where(has, counts, torch.inf).amin(1).tolist()

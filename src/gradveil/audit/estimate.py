@@ -102,7 +102,7 @@ class Rates:
         assert self.gallery is not None
         places = len(cell.scenario.names) * cell.scenario.private.images.shape[1]
         cost = self._remember((cell.scenario.name, cell.label, "line-up"), lambda: self._time_lineup(cell))
-        labels = len({tuple(one.tolist()) for one in cell.scenario.private.labels.flatten(0, 1)})
+        labels = len({tuple(one.flatten().tolist()) for one in cell.scenario.private.labels.flatten(0, 1)})
         shared = auto_size(cell.scenario, cell.defense) == SHARED
         seconds = cost.fixed * places + cost.each * len(cell.rows) * (labels if shared else places)
         return Part(name="line-up", least=seconds, most=seconds)

@@ -128,6 +128,15 @@ def _digest(pictures: Tensor) -> bytes:
     return blake2b(pictures.detach().float().cpu().contiguous().numpy().tobytes(), digest_size=16).digest()
 
 
+def _go_round(cell: Cell, count: int) -> Tensor:
+    """Targets for pictures that have none: every class in turn, or those of the private pictures."""
+    at = torch.arange(count)
+    if cell.scenario.target.has_classes:
+        return F.one_hot(at % cell.scenario.classes, cell.scenario.classes)
+    known = cell.scenario.private.labels.flatten(0, 1)
+    return known[at % len(known)]
+
+
 @dataclass(frozen=True)
 class _Groups:
     """Pictures in the portions that clients have. What the last one lacks is filled up, and cut off afterwards."""
@@ -142,7 +151,7 @@ class _Groups:
         private, size = cell.scenario.private, _pictures_of_a_client(cell)
         groups = -(-len(gallery) // size)
         images = gallery[torch.arange(groups * size) % len(gallery)].to(private.images)
-        labels = F.one_hot(torch.arange(groups * size) % cell.scenario.classes, cell.scenario.classes)
+        labels = _go_round(cell, groups * size)
         batches = list(map(Batch, images.split(size), labels.to(private.labels).split(size)))
         return cls(batches, [str(group) for group in range(groups)], len(gallery))
 

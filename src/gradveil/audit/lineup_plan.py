@@ -15,6 +15,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.law import Round
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
 from gradveil.experiment.record import Attacker, Control
@@ -136,7 +137,10 @@ def check_size(audit: Audit) -> None:
 def auto_size(scenario: Scenario, defense: Defense) -> int:
     """As many candidates as are quick."""
     training = scenario.training
-    shared = training.steps == 1 and training.batchnorm == "eval" and not any(map(defense.acts_at, OWN_WORK))
+    own = isinstance(training.loss, OwnLoss) and scenario.private.images.shape[1] > 1
+    shared = (
+        not own and training.steps == 1 and training.batchnorm == "eval" and not any(map(defense.acts_at, OWN_WORK))
+    )
     return SHARED if shared else WHOLE
 
 

@@ -16,7 +16,8 @@ from gradveil.core.metric import FED, Facts, Metric
 from gradveil.core.observation import Truth
 from gradveil.experiment.plausible import is_number
 from gradveil.metrics import align
-from gradveil.metrics.labels import labels_right
+from gradveil.metrics.labels import labels
+from gradveil.metrics.mask_iou import mask_iou
 from gradveil.metrics.psnr import PSNR, peak_signal_to_noise
 from gradveil.metrics.retrieval import RETRIEVAL
 
@@ -67,8 +68,7 @@ def score(cell: Cell, got: Reconstruction, shown: Tensor, truth: Truth, judge: J
     private, fed = truth.private.images.float().cpu(), truth.fed.images.float().cpu()
     scores = {m.name: m.score(shown, private) for m in judge.of_pictures}
     floors = {name: floor(shown, private) for m in judge.of_pictures for name, floor in m.floors.items()}
-    if not cell.scenario.threat.knows_labels or len(judge.of_pictures) < len(judge.metrics):
-        scores["labels"] = _labels(got, truth).unsqueeze(-1).expand(private.shape[:2])
+    scores |= _score_targets(cell, got, truth, judge)
     if fed.equal(private):
         scores |= {m.name + FED: scores[m.name] for m in judge.of_pictures if m.as_fed}
     elif fed.shape[1] == cell.defense.copies * private.shape[1] and fed.shape[2:] == private.shape[2:]:
@@ -86,9 +86,28 @@ def pictures_as_fed(got: Reconstruction) -> Tensor:
     return pictures_of(got if got.fed is None else replace(got, images=got.fed))
 
 
-def _labels(got: Reconstruction, truth: Truth) -> Tensor:
+def _score_targets(cell: Cell, got: Reconstruction, truth: Truth, judge: Judge) -> dict[str, Tensor]:
+    """What was inferred of labels or masks. Numbers are not scored: how near is near is known to their owner alone."""
+    target = cell.scenario.target
+    asked = [metric for metric in judge.metrics if metric.about == "labels"]
+    if not cell.scenario.threat.knows_labels:
+        asked = [*asked, labels(), *([mask_iou()] if target.is_dense else [])]
+    if not asked or target.kind == "numbers":
+        return {}
     same_size = got.labels.shape == truth.fed.labels.shape  # else the attacker knows that copies were fed
-    return labels_right(got.labels, truth.fed.labels if same_size else truth.private.labels)
+    guessed, true = got.labels, truth.fed.labels if same_size else truth.private.labels
+    if target.is_dense:
+        guessed, true = _in_order(got, truth), truth.private.labels
+    shape = truth.private.images.shape[:2]
+    return {metric.name: metric.score(guessed, true)[:, : shape[1]].expand(shape) for metric in asked}
+
+
+def _in_order(got: Reconstruction, truth: Truth) -> Tensor:
+    """The masks that were inferred, in the order of the private pictures; nothing where none was found."""
+    places = align(pictures_of(got), truth.private.images.float().cpu(), got.found.cpu()).places
+    at = places.clamp_min(0).view(*places.shape, *(1,) * (got.labels.dim() - 2))
+    masks = got.labels.detach().float().cpu().take_along_dim(at, 1)
+    return masks.where((places >= 0).view(at.shape), 0.0)
 
 
 def _score_as_fed(cell: Cell, got: Reconstruction, private: Tensor, fed: Tensor, judge: Judge) -> Scored:

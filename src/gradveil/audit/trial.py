@@ -221,7 +221,8 @@ def _record(cell: Cell, client: int, example: int, **outcome: Any) -> Record:
 
 def _standing_flags(cell: Cell, client: int) -> tuple[str, ...]:
     """Doubts that are there before the attack begins."""
-    labels = cell.scenario.private.labels[client].argmax(-1).tolist() if cell.scenario.has_truth else []
+    has_labels = cell.scenario.has_truth and cell.scenario.target.has_classes
+    labels = cell.scenario.private.labels[client].argmax(-1).tolist() if has_labels else []
     replayed = cell.scenario.received.replayed if cell.scenario.received is not None else ()
     raised = {
         NO_TRUTH: not cell.scenario.has_truth,

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, fields
+from pathlib import Path
 from typing import Any, get_args
 
 from gradveil.capture.format import CLIENT, VERSION, Capture
@@ -22,6 +24,8 @@ from gradveil.core.local_training import (
     Schedule,
     UpdatePrecision,
 )
+from gradveil.core.own_loss import OwnLoss
+from gradveil.core.target import Target, TargetKind
 from gradveil.models.header import without_duplicates
 
 LONGEST = 1_000_000  # characters of the whole document
@@ -30,12 +34,13 @@ LARGEST_FLOAT = 1.7976931348623157e308
 LARGEST_PICTURE = 25_000_000  # numbers
 KEYS = {
     "version", "round", "training", "examples", "shape", "classes", "normalization", "model", "defense", "aggregate",
-    "metrics", "producer",
+    "metrics", "producer", "target", "declared",
 }  # fmt: skip
 NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
+OWN, LONGEST_NAME = re.compile(r"[A-Za-z0-9_.+ -]+\.py:[A-Za-z_][A-Za-z0-9_]*"), 200  # of a loss of the client's own
 READ = (1, VERSION)  # of version 1 a training has the keys of `FIRST` alone
 CHOICES = {
-    "batchnorm": get_args(BatchNorm), "loss": get_args(Loss), "optimizer": get_args(LocalOptimizer),
+    "batchnorm": get_args(BatchNorm), "optimizer": get_args(LocalOptimizer),
     "order": get_args(Order), "schedule": get_args(Schedule), "dropout": get_args(Dropout),
     "augment": get_args(Augment), "update_precision": get_args(UpdatePrecision),
 }  # fmt: skip
@@ -47,7 +52,7 @@ def format_document(capture: Capture) -> str:
     content = {
         "version": VERSION,
         "round": capture.round,
-        "training": asdict(capture.training),
+        "training": {**asdict(capture.training), "loss": Path(capture.training.loss).name},
         "examples": dict(capture.examples),
         "shape": list(capture.shape),
         "classes": capture.classes,
@@ -58,6 +63,10 @@ def format_document(capture: Capture) -> str:
         "metrics": metrics,
         "producer": capture.producer,
     }
+    if capture.target is not None:
+        content["target"] = {"shape": list(capture.target.shape), "kind": capture.target.kind}
+    if capture.declared:
+        content["declared"] = dict(capture.declared)
     return json.dumps(content, sort_keys=True, allow_nan=False)
 
 
@@ -86,9 +95,11 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
         "examples": examples,
         "shape": shape,
         "classes": classes,
+        "target": _target(found.get("target"), f"{where}: target", classes, shape),
         "normalization": _normalization(found.get("normalization"), f"{where}: normalization", shape[0]),
         "aggregate": whole(found.get("aggregate", 1), f"{where}: aggregate", 1, MOST_CLIENTS),
         "metrics": _metrics(found.get("metrics", {}), f"{where}: metrics"),
+        "declared": _declared(found.get("declared", {}), f"{where}: declared"),
         **{key: _text(found.get(key, ""), f"{where}: {key}") for key in ("model", "defense", "producer")},
     }
 
@@ -166,6 +177,36 @@ def _normalization(value: Any, where: str, channels: int) -> tuple[tuple[float, 
     return mean, deviation
 
 
+def _target(value: Any, where: str, classes: int, picture: tuple[int, int, int]) -> Target | None:
+    """Masks have the size of the pictures; what begins the shape are the classes."""
+    if value is None:
+        return None
+    found = _table(value, where)
+    if set(found) != {"shape", "kind"} or found["kind"] not in get_args(TargetKind):
+        raise ConfigError(f"{where}: expected a shape and a kind of {', '.join(get_args(TargetKind))}, correct it")
+    shape = found["shape"]
+    if shape not in ([classes], [classes, *picture[1:]]):
+        raise ConfigError(f"{where}: shape: expected {[classes]} or {[classes, *picture[1:]]}, correct it")
+    return Target(shape=tuple(shape), kind=found["kind"])
+
+
+def _loss(value: Any, where: str) -> Loss | OwnLoss:
+    """A client's own is a name alone: no file that a capture names is ever run."""
+    if value in get_args(Loss):
+        return value
+    if not isinstance(value, str) or len(value) > LONGEST_NAME or not OWN.fullmatch(value):
+        known = ", ".join(get_args(Loss))
+        raise ConfigError(f"{where}: expected one of {known} or FILE.py:NAME, got {str(value)[:40]!r}")
+    return OwnLoss(value)
+
+
+def _declared(value: Any, where: str) -> dict[str, str]:
+    found = _table(value, where)
+    if strange := sorted(set(found) - {"batchnorm"}):
+        raise unknown("key", strange[0][:60], ["batchnorm"], where)
+    return {name: _setting(name, one, "", f"{where}.{name}") for name, one in found.items()}
+
+
 def _metrics(value: Any, where: str) -> dict[str, dict[str, float]]:
     return {client_name(name, where): _metrics_of(one, f"{where}.{name}") for name, one in _table(value, where).items()}
 
@@ -195,6 +236,8 @@ def _setting(name: str, value: Any, default: Any, where: str) -> Any:
         if value not in CHOICES[name]:
             raise ConfigError(f"{where}: expected one of {', '.join(CHOICES[name])}, got {str(value)[:40]!r}")
         return value
+    if name == "loss":
+        return _loss(value, where)
     if name in LIMITS:
         return LIMITS[name](value, where)
     if isinstance(default, bool):

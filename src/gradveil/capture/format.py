@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.target import Target
 
 KIND, DOCUMENT, HASH = "gradveil.kind", "gradveil.capture", "gradveil.sha256"  # keys of the file's metadata
 CAPTURE, VERSION = "capture", 2
@@ -37,10 +38,18 @@ class Capture:
     normalization: Normalization | None  # mean and deviation inside the model's first layer
     model: str = ""  # name in MODELS, or "" for a user's own
     defense: str = ""  # as on the command line
-    labels: Mapping[str, Tensor] = field(default_factory=dict)  # [example] or, soft, [example, class]
+    labels: Mapping[str, Tensor] = field(default_factory=dict)  # [example, ...] or, soft, [example, class, ...]
     aggregate: int = 1  # clients whose updates are summed, as a mean, in each of `updates`
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # client -> what came with the reply
     producer: str = ""
+    target: Target | None = None  # what a picture is answered with; None: one of the classes, or several
+    declared: Mapping[str, str] = field(default_factory=dict)  # settings that what was seen contradicts, as declared
+
+    @property
+    def answer(self) -> Target:
+        """What a picture is answered with."""
+        several = self.training.loss == "binary-cross-entropy"
+        return self.target or Target(shape=(self.classes,), kind="several" if several else "classes")
 
     @property
     def clients(self) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gradveil.capture.document import client_name
 from gradveil.capture.format import LABELS, STATISTICS, TENSOR, UPDATES, WEIGHTS
 from gradveil.core.errors import ConfigError
+from gradveil.core.target import Target
 
 FLOATS, WHOLES = {"F64", "F32", "F16", "BF16"}, {"I64", "I32"}
 MOST_TENSORS, LARGEST = 1_000_000, 2**30  # bytes of one file: all of it is held in memory
@@ -115,8 +116,9 @@ def buffer_of(name: str) -> str:
 
 
 def _check_labels(labels: Described, document: Mapping[str, Any], client: str, where: str) -> None:
-    count, classes = document["examples"][client] * document["aggregate"], document["classes"]
-    hard, soft = (count,), (count, classes)
+    count = document["examples"][client] * document["aggregate"]
+    target = document["target"] or Target(shape=(document["classes"],))
+    hard, soft = target.class_places(count), (count, *target.shape)
     if not (labels.dtype in WHOLES and labels.shape == hard) and not (labels.dtype in FLOATS and labels.shape == soft):
         raise ConfigError(
             f"{where}: is {labels.dtype} of {short(labels.shape)}, expected I64 of {hard} or F32 of {soft}, correct it"

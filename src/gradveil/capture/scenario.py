@@ -17,7 +17,8 @@ from gradveil.capture.layout import buffer_of
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining, Received, Scenario, ThreatModel, stack_by_name
-from gradveil.core.seeds import Seed
+from gradveil.core.seeds import Seed, normal
+from gradveil.core.target import Target
 from gradveil.core.types import Batch, Labels
 from gradveil.data.photos import photos
 from gradveil.models import MODELS
@@ -55,20 +56,15 @@ def captured_scenario(
         trained=capture.round > 0,
         aggregate=capture.aggregate,
         received=received,
+        target_kind=capture.answer.kind,
     )
 
 
 def stack_labels(capture: Capture, clients: Sequence[str]) -> Labels | None:
-    """Soft, [client, example, class]; None unless the server knows those of all."""
+    """Soft, [client, example, class, ...]; None unless the server knows those of all."""
     if not all(client in capture.labels for client in clients):
         return None
-    return torch.stack([soften(capture.labels[client], capture.classes) for client in clients])
-
-
-def soften(labels: Tensor, classes: int) -> Labels:
-    if labels.is_floating_point():
-        return labels.float()
-    return F.one_hot(labels.long(), classes).float()
+    return torch.stack([capture.answer.from_stored(capture.labels[client]) for client in clients])
 
 
 def as_one_client(capture: Capture, examples: int) -> LocalTraining:
@@ -89,7 +85,7 @@ def _statistics(capture: Capture, clients: Sequence[str]) -> dict[str, Tensor] |
 
 def _nothing(capture: Capture, clients: int, examples: int) -> Batch:
     """Sizes without pictures. `Received.has_truth` keeps anybody from scoring against them."""
-    return Batch(torch.zeros(clients, examples, *capture.shape), torch.zeros(clients, examples, capture.classes))
+    return Batch(torch.zeros(clients, examples, *capture.shape), torch.zeros(clients, examples, *capture.answer.shape))
 
 
 def with_replays(scenario: Scenario, replayed: Sequence[str]) -> Scenario:
@@ -107,7 +103,7 @@ def positive_control(capture: Capture, model: nn.Module) -> Scenario | None:
         return None
     images = photos(count=CLIENTS, size=max(height, width)).images[:, :, :height, :width]
     images = images.mean(1, keepdim=True) if channels == 1 else images
-    labels = F.one_hot(torch.arange(CLIENTS) % capture.classes, capture.classes).float()
+    labels = known_targets(capture.answer)
     played = Scenario(
         name="photos",
         model=model,
@@ -115,8 +111,16 @@ def positive_control(capture: Capture, model: nn.Module) -> Scenario | None:
         names=tuple(f"photo-{number}" for number in range(CLIENTS)),
         training=capture.training,
         trained=capture.round > 0,
+        target_kind=capture.answer.kind,
     )
     return diagnostic(played, early=False)
+
+
+def known_targets(target: Target) -> Tensor:
+    """Of the photographs: every class in turn, or masks and numbers at random."""
+    if target.has_classes:
+        return F.one_hot(torch.arange(CLIENTS) % target.shape[0], target.shape[0]).float()
+    return target.harden(normal((CLIENTS, *target.shape), Seed().at("targets").rng(), torch.zeros(())))
 
 
 NO_DEFENSE, FEDSGD = Defense(), LocalTraining()

@@ -24,4 +24,9 @@ SEED = "Random seed, an integer from 0; the same seed gives the same result (def
 RAY = "Compute on a Ray cluster: its address, auto (the running cluster) or local (start one for this run)."
 QUIET = "Print errors only."
 WORKERS = "Number of processes, one thread each; 0 computes in this process (default: one per core)."
+LOSS = (
+    "Loss of the clients: cross-entropy, binary-cross-entropy, or a Python file and the function of outputs and"
+    " targets in it that returns their mean loss; the file is executed (default: what the data calls for)"
+)
+LOSS_FORM = "NAME|FILE.py:NAME"
 OPTIMIZERS = "sgd|adam|adamw|rmsprop|adagrad"

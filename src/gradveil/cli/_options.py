@@ -40,6 +40,7 @@ SCENARIO = {  # option -> key of [scenario]
     "--schedule": "schedule",
     "--warmup": "warmup",
     "--clip-gradients": "clip_gradients",
+    "--loss": "loss",
     "--label-smoothing": "label_smoothing",
     "--dropout": "dropout",
     "--augment": "augment",
@@ -108,7 +109,7 @@ def config_of(file: Path | None, given: Mapping[str, Any]) -> AuditConfig:
 
 def _tables(file: Path, given: Mapping[str, Any]) -> dict[str, Any]:
     """What the command line names is not looked for in the file."""
-    named = {f"{kind}_given": given.get(f"--{kind}") is not None for kind in ("model", "tagger")}
+    named = {f"{kind}_given": given.get(f"--{kind}") is not None for kind in ("model", "tagger", "loss")}
     return read_tables(file, **named)
 
 

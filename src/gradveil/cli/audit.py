@@ -20,6 +20,8 @@ from gradveil.cli._help import (
     DATA_OPTION,
     DEVICE,
     DEVICE_FORM,
+    LOSS,
+    LOSS_FORM,
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
@@ -163,6 +165,7 @@ def audit(
     clip_gradients: Annotated[
         float | None, LOCAL("Largest norm of the gradient of a local step; 0: no clipping (default 0).")
     ] = None,
+    loss: Annotated[str | None, LOCAL(f"{LOSS}.", metavar=LOSS_FORM)] = None,
     label_smoothing: Annotated[float | None, LOCAL("Label smoothing of the loss, 0 to 1 (default 0).")] = None,
     class_weights: Annotated[
         str | None, LOCAL("Weights of the classes in the loss, one for each (default: all alike).", metavar="W,W,...")
@@ -352,7 +355,7 @@ def audit(
         "--local-steps": local_steps, "--local-rate": local_rate, "--rounds": rounds, "--capture": capture,
         "--epochs": epochs, "--local-batch-size": local_batch_size, "--order": order, "--optimizer": optimizer,
         "--momentum": momentum, "--nesterov": nesterov, "--weight-decay": weight_decay, "--schedule": schedule,
-        "--warmup": warmup, "--clip-gradients": clip_gradients, "--label-smoothing": label_smoothing,
+        "--warmup": warmup, "--clip-gradients": clip_gradients, "--loss": loss, "--label-smoothing": label_smoothing,
         "--class-weights": class_weights, "--dropout": dropout, "--augment": augment,
         "--update-precision": update_precision,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,

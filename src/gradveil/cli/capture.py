@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradveil.cli._help import DATA_OPTION, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.cli._help import DATA_OPTION, LOSS_FORM, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
@@ -73,6 +73,9 @@ def check(
     model: Annotated[
         str | None, typer.Option(help="The model, if the capture does not name it.", metavar=MODEL_FORM)
     ] = None,
+    loss: Annotated[
+        str | None, typer.Option(help="The clients' loss, if it is a function of their own.", metavar=LOSS_FORM)
+    ] = None,
     normalize: Annotated[str | None, typer.Option(help=f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     seconds: Annotated[float, typer.Option(help="Look for causes for about so long.", min=1)] = 20.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the findings as JSON.")] = False,
@@ -86,7 +89,7 @@ def check(
     from gradveil.doctor.diagnose import CAPTURED, diagnose_config
 
     given = {"--capture": str(file), "--data": data, "--data-option": data_option, "--pictures": pictures,
-             "--model": model, "--normalize": normalize}  # fmt: skip
+             "--model": model, "--loss": loss, "--normalize": normalize}  # fmt: skip
     report(diagnose_config(config_of(None, given), {}, seconds, CAPTURED), as_json)
 
 
@@ -94,6 +97,7 @@ def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
     from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
+    from gradveil.capture.mode import describe_mode
 
     clients = {
         name: {
@@ -101,6 +105,7 @@ def about(found: Capture) -> dict[str, Any]:
             "length": float(f"{float(length(list(update.values()))):.4g}"),
             "labels": "told" if name in found.labels else "not told",
             "statistics": len(found.statistics.get(name, {})),
+            "normalized by": describe_mode(found, name) or "not told",
             **{f"metric {key}": float(f"{value:.4g}") for key, value in found.metrics.get(name, {}).items()},
         }
         for name, update in found.updates.items()

@@ -13,6 +13,8 @@ import typer
 from gradveil.cli._errors import in_words, options_of
 from gradveil.cli._help import (
     DATA_OPTION,
+    LOSS,
+    LOSS_FORM,
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
@@ -72,6 +74,7 @@ def doctor(
     ] = None,
     momentum: Annotated[float | None, LOCAL("Momentum of sgd and rmsprop, from 0 (default 0).")] = None,
     weight_decay: Annotated[float | None, LOCAL("Weight decay of the local steps, from 0 (default 0).")] = None,
+    loss: Annotated[str | None, LOCAL(f"{LOSS}.", metavar=LOSS_FORM)] = None,
     label_smoothing: Annotated[float | None, LOCAL("Label smoothing of the loss, 0 to 1 (default 0).")] = None,
     class_weights: Annotated[
         str | None, LOCAL("Weights of the classes in the loss, one for each (default: all alike).", metavar="W,W,...")
@@ -116,6 +119,7 @@ def doctor(
         "--batch-size": batch_size, "--local-steps": local_steps, "--local-rate": local_rate, "--epochs": epochs,
         "--local-batch-size": local_batch_size, "--order": order, "--optimizer": optimizer, "--momentum": momentum,
         "--weight-decay": weight_decay, "--label-smoothing": label_smoothing, "--class-weights": class_weights,
+        "--loss": loss,
         "--dropout": dropout, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget,
     }  # fmt: skip

@@ -23,6 +23,14 @@ def reproduce_cell(
             metavar="FILE.py:FACTORY",
         ),
     ] = "",
+    loss: Annotated[
+        str,
+        typer.Option(
+            "--loss",
+            help="The loss, if the run's loss is in a Python file of yours; the file is executed.",
+            metavar="FILE.py:NAME",
+        ),
+    ] = "",
     device: Annotated[
         str | None, typer.Option("--device", help="Where to compute (default: the run's device).", metavar=DEVICE_FORM)
     ] = None,
@@ -56,7 +64,7 @@ def reproduce_cell(
     shown.begin(1)
     try:
         with allow_pickles(allow_pickle), listening(shown.step):
-            comparison = reproduce(folder, trial, checked, model)
+            comparison = reproduce(folder, trial, checked, model, loss)
     finally:
         shown.end()
     typer.echo(comparison.summary)

@@ -136,6 +136,14 @@ def train(
         float | None,
         OUT("Delta of the epsilon reported for dpsgd and fedcdp; choose it below 1 / pictures (default 1e-5)."),
     ] = None,
+    epsilon_at_most: Annotated[
+        float | None,
+        OUT(
+            "Privacy budget: the training ends before the round that would raise the epsilon of a picture (with clip "
+            "and gaussian or local-dp: of a client) above this value (default: no limit).",
+            metavar="EPSILON",
+        ),
+    ] = None,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
@@ -177,7 +185,7 @@ def train(
     settings = TrainSettings(
         model=model, data=data, data_options=tuple(data_option or ()), defense=defense, federation=federation,
         epochs=epochs, checkpoints=read_checkpoints(checkpoints), evaluate_every=evaluate_every, device=device,
-        chunk=chunk, delta=delta, **words,
+        chunk=chunk, delta=delta, epsilon_at_most=epsilon_at_most, **words,
     )  # fmt: skip
     compute_of(device, "float32", "auto", chunk)  # whether the device is there
     run_and_print(settings, out, as_json=as_json, quiet=quiet)
@@ -201,7 +209,9 @@ def run_and_print(settings: TrainSettings, out: Path | None, *, as_json: bool, q
     training = prepare_training(settings, out)
     if training.privacy is not None and not (quiet or as_json):
         print(training.privacy, file=sys.stderr)  # before the minutes are spent
-    progress = RoundProgress(training.federation.rounds, quiet or as_json)
+    if training.stop is not None and not (quiet or as_json):
+        print(f"privacy: {training.stop}", file=sys.stderr)
+    progress = RoundProgress(training.rounds, quiet or as_json)
     try:
         trained = simulate(training) if settings.engine == "flower" else training.run(progress.round)
     finally:

@@ -42,6 +42,7 @@ def audit(
     batch_size: int | None = None,
     local_steps: int | None = None,
     local_rate: float | None = None,
+    loss: str | None = None,
     training: LocalTraining | None = None,
     rounds: int | None = None,
     batchnorm: BatchNorm | None = None,
@@ -80,6 +81,8 @@ def audit(
         batch_size: Pictures per client (default 1).
         local_steps: Training steps of a client in a round: 1 is FedSGD, 2 or more is FedAvg (default 1).
         local_rate: Learning rate of the local steps (default 1).
+        loss: cross-entropy, binary-cross-entropy, or `FILE.py:NAME` for your own function of outputs and targets that
+            returns their mean loss (default: what the data calls for).
         training: All that a client does in a round, such as `LocalTraining(optimizer="adam", rate=1e-3, epochs=2)`;
             `local_steps`, `local_rate` and `batchnorm` are then left out (default: one step of SGD).
         rounds: Number of rounds of the same clients that the attacker combines (default 1).
@@ -101,12 +104,12 @@ def audit(
         "model": model, "weights": weights, "normalize": normalize, "data": data, "data_options": data_options,
         "capture": capture, "pictures": pictures, "images": images, "batch_size": batch_size,
         "local_steps": local_steps, "local_rate": local_rate, "rounds": rounds, "batchnorm": batchnorm,
-        "labels": labels, "attacker": attacker,
+        "labels": labels, "attacker": attacker, "loss": loss,
     }  # fmt: skip
     if training is not None:
         if not {"local_steps", "local_rate", "batchnorm"}.isdisjoint(_without_none(scenario)):
             raise ConfigError("says it all, leave out local_steps, local_rate and batchnorm", key="training")
-        scenario |= tables_of(training) | {"loss": None if training.loss == "cross-entropy" else training.loss}
+        scenario |= tables_of(training) | {"loss": loss if training.loss == "cross-entropy" else str(training.loss)}
     given = {
         "defense": None if defenses is None else _choices(defenses, "defenses", DEFENSES),
         "attack": None if attacks is None else _choices(attacks, "attacks", ATTACKS),

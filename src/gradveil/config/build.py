@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +21,11 @@ from gradveil.config.normalization import AUTO, normalize_as
 from gradveil.config.resolve import resolve
 from gradveil.config.schema import AuditConfig, ScenarioConfig
 from gradveil.config.training import training_of
+from gradveil.config.try_loss import try_loss
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import slug
+from gradveil.core.own_loss import FORM, OwnLoss, is_own_loss, load_loss
 from gradveil.core.scenario import Loss, Scenario, ThreatModel
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
@@ -50,6 +53,7 @@ def build(config: AuditConfig, dataset: Dataset | None = None, *, replays: bool 
     parts = split_dataset(dataset, asked.images, largest, config.gallery, config.seed, asked.draw, _whole_groups(asked))
     defenses = {label: DEFENSES[c.name](**c.options) for label, c in config.defense.items()}
     scenario = scenario_of(config.scenario, dataset, parts, defenses)
+    try_loss(scenario.model, scenario.training, Batch(*(x[0] for x in scenario.private)))
     unusual = canaries(scenario, parts)
     return Audit(
         scenario=scenario,
@@ -121,6 +125,7 @@ def scenario_of(config: ScenarioConfig, dataset: Dataset, parts: Split, defenses
         trained=bool(config.weights),
         aggregate=config.aggregate,
         training=training_of(config, loss_for(config, dataset)),
+        target_kind=dataset.target_kind,
         threat=ThreatModel(
             knows_labels=config.labels == "known",
             knows_training=config.training == "known",
@@ -137,16 +142,23 @@ def _group(victims: Tensor, config: ScenarioConfig) -> Tensor:
     return victims.flatten(0, 1)[: group[0] * group[1]].unflatten(0, group)
 
 
-def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss:
+def loss_for(config: ScenarioConfig, dataset: Dataset) -> Loss | OwnLoss:
     """What was asked for, or what the data calls for."""
     if config.loss == "auto":
+        if dataset.loss is None:
+            raise ConfigError(
+                f"scenario.loss: the targets of {dataset.name} are numbers and call for a loss of your own, "
+                f"give it as {FORM}"
+            )
         return dataset.loss
+    if is_own_loss(config.loss):
+        return load_loss(config.loss)
     if config.loss == "cross-entropy" and dataset.loss == "binary-cross-entropy":
         raise ConfigError(
             f"scenario.loss: {dataset.name} has several labels per picture, which cross-entropy cannot learn; "
             "take binary-cross-entropy, or leave it out"
         )
-    return config.loss
+    return cast(Loss, config.loss)
 
 
 def name_of(config: ScenarioConfig) -> str:
@@ -177,7 +189,7 @@ def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, De
     classes, shape = dataset.targets.shape[1], dataset.shape
     if is_user_model(config.model):
         model = load_model(config.model, classes=classes, shape=shape)
-        try_model(model, dataset, config.model)
+        try_model(model, dataset, config.model, config.loss)
     else:
         constants = {"mean": dataset.mean, "std": dataset.std} if config.normalize == AUTO else {}
         model = MODELS[config.model](classes=classes, shape=shape, seed=config.model_seed, **constants)
@@ -187,9 +199,12 @@ def model_of(config: ScenarioConfig, dataset: Dataset, defenses: Mapping[str, De
     return model
 
 
-def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
-    """One picture through the model: lazy layers get their weights, and what cannot work is said before the run."""
-    expected = (1, dataset.targets.shape[1])
+def try_model(model: nn.Module, dataset: Dataset, spec: str, loss: str = "auto") -> None:
+    """One picture through the model: lazy layers get their weights, and what cannot work is said before the run.
+
+    loss: as a config names it. What the outputs are is the business of a loss of the client's own.
+    """
+    expected = (1, *dataset.targets.shape[1:])
     try:
         with torch.no_grad(), weights_from(0):
             logits = model.eval()(dataset.images[:1])
@@ -198,6 +213,6 @@ def try_model(model: nn.Module, dataset: Dataset, spec: str) -> None:
         raise ConfigError(
             f"{spec}: cannot take a picture of {dataset.shape}, {type(error).__name__}: {reason}"
         ) from error
-    if not isinstance(logits, Tensor) or tuple(logits.shape) != expected:
+    if not is_own_loss(loss) and (not isinstance(logits, Tensor) or tuple(logits.shape) != expected):
         got = f"a tensor of {tuple(logits.shape)}" if isinstance(logits, Tensor) else type(logits).__name__
         raise ConfigError(f"{spec}: gives {got} for one picture, expected logits of {expected}")

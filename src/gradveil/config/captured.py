@@ -10,6 +10,7 @@ from gradveil.config.training import tables_of
 from gradveil.core.check import Where
 from gradveil.core.choice import parse_choices
 from gradveil.core.errors import ConfigError
+from gradveil.core.own_loss import is_own_loss, is_same_loss
 
 if TYPE_CHECKING:
     from gradveil.capture.read import Outline
@@ -42,6 +43,7 @@ def settle(raw: Mapping[str, Any], where: Where) -> Mapping[str, Any]:
     _check_played(raw, scenario, where)
     settings = _settings_of(document, scenario)
     uncounted = 0 in document["examples"].values()
+    settings |= _own_loss(settings["loss"], scenario, where)
     for key, value in settings.items():
         if key in scenario and scenario[key] != value and not (key == "batch_size" and uncounted):
             message = f"is {scenario[key]!r:.60}, the capture says {value!r}, leave it out"
@@ -81,6 +83,20 @@ def _settings_of(document: Mapping[str, Any], scenario: Mapping[str, Any]) -> di
     if not size:
         raise ConfigError(f"{scenario['capture']}: examples: no client said how many pictures it has, set `batch_size`")
     return settings | {"batch_size": size, "aggregate": document["aggregate"]}
+
+
+def _own_loss(stated: str, scenario: Mapping[str, Any], where: Where) -> dict[str, Any]:
+    """What the user gave for a loss of the clients' own: no file that a capture names is run."""
+    given = scenario.get("loss")
+    if not is_own_loss(stated):
+        return {}
+    if isinstance(given, str) and is_same_loss(given, stated):
+        return {"loss": given}
+    do = f"give it as `loss = path/to/{stated}`"
+    if given is None:
+        at = f"{scenario['capture']}: loss"
+        raise ConfigError(f"is {stated}, a file that is never taken from a capture, {do}", key=at)
+    raise ConfigError(f"is {given!r:.60}, the clients' is {stated!r}, {do}", key=where("scenario.loss"))
 
 
 def _check_played(raw: Mapping[str, Any], scenario: Mapping[str, Any], where: Where) -> None:

@@ -29,6 +29,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.files import slug
 from gradveil.core.hashes import hash_model
+from gradveil.core.own_loss import OwnLoss, is_same_loss, load_loss
 from gradveil.core.scenario import Scenario
 from gradveil.core.types import Batch
 from gradveil.data import Dataset
@@ -84,10 +85,17 @@ def build_captured(config: AuditConfig, dataset: Dataset | None = None, *, repla
 def open_case(config: AuditConfig) -> Case:
     """The capture, checked against its model."""
     path = Path(config.scenario.capture)
-    capture = load(path)
+    capture = with_own_loss(load(path), config.scenario.loss)
     model = model_as_sent(capture, config)
     notes = check_capture(capture, model, path)
     return Case(capture=capture, model=model, groups=group_clients(capture, config), notes=tuple(notes))
+
+
+def with_own_loss(capture: Capture, loss: str) -> Capture:
+    """With the function that the user gave under the name of the clients' loss."""
+    if not isinstance(capture.training.loss, OwnLoss) or not is_same_loss(loss, capture.training.loss):
+        return capture
+    return replace(capture, training=replace(capture.training, loss=load_loss(loss)))
 
 
 def model_as_sent(capture: Capture, config: AuditConfig) -> nn.Module:
@@ -110,18 +118,21 @@ def _dataset(config: AuditConfig, capture: Capture, dataset: Dataset | None) -> 
             raise ConfigError("names rows of `data`, which is not given, add it", key="pictures")
         return None
     dataset = dataset or data.load(config.scenario.data, **config.scenario.data_options)
-    if dataset.shape != capture.shape or dataset.targets.shape[1] != capture.classes:
-        got = f"pictures of {dataset.shape} in {dataset.targets.shape[1]} classes"
-        raise ConfigError(
-            f"has {got}, the capture {capture.shape} in {capture.classes}, give the clients' data", key="data"
-        )
+    answer = tuple(dataset.targets.shape[1:])
+    if dataset.shape != capture.shape or answer != capture.answer.shape:
+        got, expected = (_describe(*one) for one in ((dataset.shape, answer), (capture.shape, capture.answer.shape)))
+        raise ConfigError(f"has {got}, the capture {expected}, give the clients' data", key="data")
     return dataset
+
+
+def _describe(shape: tuple[int, ...], answer: tuple[int, ...]) -> str:
+    return f"pictures of {shape} in {answer[0]} classes" if len(answer) == 1 else f"pictures of {shape}, masks {answer}"
 
 
 def _replays(case: Case, found: Found, dataset: Dataset | None, defenses: Sequence[Defense]) -> dict[str, Replay]:
     stated = next((defense for defense in defenses if not defense.is_none), None)
     constants = None if dataset is None else (tuple(dataset.mean), tuple(dataset.std))
-    more = {"defense": stated, "decoys": found.public, "constants": constants}
+    more = {"defense": stated, "decoys": found.decoys, "constants": constants}
     return {client: replay(case.capture, case.model, client, batch, **more) for client, batch in found.batches.items()}
 
 

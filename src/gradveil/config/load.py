@@ -15,6 +15,7 @@ from gradveil.core import toml
 from gradveil.core.check import Where, check, check_fields, show, unknown_key
 from gradveil.core.choice import Choice
 from gradveil.core.errors import ConfigError
+from gradveil.core.own_loss import is_own_loss
 from gradveil.core.toml import DEEPEST, read_toml
 from gradveil.models.library import is_library_model
 from gradveil.models.user import is_user_model
@@ -27,11 +28,15 @@ MOST = 1000  # defenses or attacks
 CANARIES = 16  # unusual pictures with a thorough budget, where nobody says how many
 
 
-def read_tables(path: Path, model_given: bool = False, tagger_given: bool = False) -> dict[str, Any]:
+def read_tables(
+    path: Path, model_given: bool = False, tagger_given: bool = False, loss_given: bool = False
+) -> dict[str, Any]:
     """The raw tables of a config file. `..._given`: the command line names it itself, whatever is written."""
     raw = read_toml(path)
     if not model_given:
         refuse_code(raw, path)
+    if not loss_given:
+        refuse_loss(raw, path)
     if not tagger_given:
         refuse_tagger(raw, path)
     refuse_generators(raw, path)
@@ -45,6 +50,15 @@ def refuse_code(raw: Mapping[str, Any], path: Path) -> None:
     if isinstance(model, str) and is_user_model(model) and not is_library_model(model):
         raise ConfigError(
             f"{path}: scenario.model: a model file is never taken from a config, give it as `model = {model}`"
+        )
+
+
+def refuse_loss(raw: Mapping[str, Any], path: Path) -> None:
+    scenario = raw.get("scenario")
+    loss = scenario.get("loss") if isinstance(scenario, Mapping) else None
+    if isinstance(loss, str) and is_own_loss(loss):
+        raise ConfigError(
+            f"{path}: scenario.loss: a loss's file is never taken from a config, give it as `loss = {loss}`"
         )
 
 

@@ -105,12 +105,14 @@ def _number(value: float | None, digits: int) -> str:
     return "absent" if value is None else f"{value:.{digits}f}"
 
 
-def reproduce(folder: str | Path, key: str, compute: Compute | None = None, model: str = "") -> Comparison:
-    """Compute the trial `key` of a run again. `model`: the file and factory of a run whose model is the user's own."""
+def reproduce(
+    folder: str | Path, key: str, compute: Compute | None = None, model: str = "", loss: str = ""
+) -> Comparison:
+    """Compute the trial `key` of a run again. `model`, `loss`: file and function, where they are the user's own."""
     run = read_run(Path(folder))
     stored = _record(run, key)
     origin = _origin(run)
-    audit = _rebuild(run, model)
+    audit = _rebuild(run, {"model": model, "loss": loss})
     how = compute or as_the_run(origin)
     _check(run, origin, origin_of(audit, how))
     again_by = _hold_again if stored.control == "lineup" else _again
@@ -135,20 +137,21 @@ def _origin(run: Run) -> Mapping[str, Any]:
     return found
 
 
-def _rebuild(run: Run, model: str) -> Audit:
-    """The audit that config.toml describes; its model from the file that the user names, if it is the user's own."""
+def _rebuild(run: Run, own: Mapping[str, str]) -> Audit:
+    """The audit that config.toml describes; its model and loss from the files that the user names, if any."""
     path = run.folder / CONFIG
-    raw = read_tables(path, model_given=bool(model))
+    raw = read_tables(path, model_given=bool(own["model"]), loss_given=bool(own["loss"]))
     scenario = raw.get("scenario")
     if not isinstance(scenario, Mapping) or "name" in scenario:
         raise ConfigError(f"{run.folder}: was made through the library by hand, only its own code can run it again")
-    written = scenario.get("model")
-    if model and Path(model).name != Path(str(written)).name:
-        raise ConfigError(f"the model of this run is {written}, give its file and factory", key="model")
-    given = {**raw, "scenario": {**scenario, "model": model or written}}
-    audit = build(from_tables(given, lambda key: f"{path}: {key}"))
-    # the file may lie elsewhere today: its weights are compared, not its path
-    return replace(audit, settings={**audit.settings, "scenario": {**audit.settings["scenario"], "model": written}})
+    for key, spec in own.items():
+        if spec and Path(spec).name != Path(str(scenario.get(key))).name:
+            raise ConfigError(f"the {key} of this run is {scenario.get(key)}, give its file and name", key=key)
+    named = {key: spec for key, spec in own.items() if spec}
+    audit = build(from_tables({**raw, "scenario": {**scenario, **named}}, lambda key: f"{path}: {key}"))
+    # the files may lie elsewhere today: weights are compared, not paths
+    written = {key: scenario[key] for key in named}
+    return replace(audit, settings={**audit.settings, "scenario": {**audit.settings["scenario"], **written}})
 
 
 def _check(run: Run, stored: Mapping[str, Any], here: Mapping[str, Any]) -> None:

@@ -70,7 +70,7 @@ class ScenarioConfig:
     augment: Augment = "none"  # crop-flip: clients crop and flip at random in every step
     update_precision: UpdatePrecision = "float32"  # to which clients round what they send
     batchnorm: BatchNorm = "eval"
-    loss: Literal["auto", "cross-entropy", "binary-cross-entropy"] = "auto"  # auto: what the data calls for
+    loss: str = "auto"  # auto: what the data calls for; cross-entropy, binary-cross-entropy or file.py:name
     labels: Literal["known", "inferred"] = "known"
     training: Literal["known", "estimated"] = "known"  # whether the attacker knows local steps and rate
     rounds: int = number(1, low=1, high=1000)  # of every client that the attacker joins up

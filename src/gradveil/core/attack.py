@@ -20,7 +20,7 @@ class Reconstruction:
     """What an attack made of the updates. All fields carry the client axis of the observation."""
 
     images: Float[Tensor, "client example channel height width"]
-    labels: Float[Tensor, "client example class"]
+    labels: Float[Tensor, "client example class ..."]
     found: Bool[Tensor, "client example"]  # an active attack may find fewer than were sent
     loss: Float[Tensor, " client"]  # what the attacker sees; not finite means the trial failed
     backend: str = "closed form"

@@ -25,6 +25,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.formula import use_formulas
 from gradveil.core.local_optimizer import Carry, start_of, take_step
 from gradveil.core.local_training import PRECISIONS, LocalTraining, Loss
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn, Params, Update
 
@@ -39,8 +40,10 @@ def parameters_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: p.detach() for name, p in model.named_parameters() if p.requires_grad}
 
 
-def loss_of(logits: Tensor, labels: Tensor, kind: Loss) -> Tensor:
-    """Mean loss over the examples, for soft labels."""
+def loss_of(logits: Tensor, labels: Tensor, kind: Loss | OwnLoss) -> Tensor:
+    """Mean loss over the examples, for soft labels [example, class] or, of each pixel, [example, class, ...]."""
+    if isinstance(kind, OwnLoss):
+        return kind(logits, labels)
     if kind == "binary-cross-entropy":
         return F.binary_cross_entropy_with_logits(logits, labels)
     return F.cross_entropy(logits, labels)
@@ -54,15 +57,16 @@ def local_loss(logits: Tensor, labels: Tensor, training: LocalTraining) -> Tenso
     if training.has_plain_loss:
         return loss_of(logits, labels, training.loss)
     smooth = training.label_smoothing
-    target = (1 - smooth) * labels + smooth * labels.sum(-1, keepdim=True) / labels.shape[-1]
+    target = (1 - smooth) * labels + smooth * labels.sum(1, keepdim=True) / labels.shape[1]
     if not training.class_weights:
         return F.cross_entropy(logits, target)
     weights = logits.new_tensor(training.class_weights)
-    if len(weights) != logits.shape[-1]:
+    if len(weights) != logits.shape[1]:
         raise ConfigError(
-            f"must be {logits.shape[-1]} numbers, one for each class, got {len(weights)}", key="class_weights"
+            f"must be {logits.shape[1]} numbers, one for each class, got {len(weights)}", key="class_weights"
         )
-    return -(weights * target * logits.log_softmax(-1)).sum() / (weights * labels).sum()
+    weights = weights.view(-1, *(1,) * (logits.dim() - 2))
+    return -(weights * target * logits.log_softmax(1)).sum() / (weights * labels).sum()
 
 
 def in_client_mode(model: nn.Module, training: LocalTraining) -> nn.Module:
@@ -152,10 +156,19 @@ def take_steps(
 
 
 def augment(batch: Batch, training: LocalTraining, own: Seed | None, step: int) -> Batch:
-    """The batch as the client crops and flips it in a step; without a seed as it is."""
+    """The batch as the client crops and flips it in a step, masks with their pictures; without a seed as it is."""
     if own is None or training.augment == "none":
         return batch
-    return Batch(crop_and_flip(batch.images, own.at("augment", step).rng()), batch.labels)
+    masks = batch.labels if batch.labels.shape[-2:] == batch.images.shape[-2:] and batch.labels.dim() > 2 else None
+    both = batch.images if masks is None else torch.cat([batch.images, in_planes(masks)], 1)
+    both = crop_and_flip(both, own.at("augment", step).rng())
+    images, moved = both[:, : batch.images.shape[1]], both[:, batch.images.shape[1] :]
+    return Batch(images, batch.labels if masks is None else moved.reshape(masks.shape))
+
+
+def in_planes(masks: Tensor) -> Tensor:
+    """Targets per pixel as pictures [example, plane, height, width]."""
+    return masks.flatten(1, -3) if masks.dim() > 3 else masks.unsqueeze(1)
 
 
 def as_precise(update: Update, training: LocalTraining) -> Update:

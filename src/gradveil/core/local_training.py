@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
 import torch
 from torch import Generator, Tensor
 
 from gradveil.core.errors import ConfigError
+from gradveil.core.own_loss import LossFunction, OwnLoss, as_own_loss
 from gradveil.core.types import Batch
 
 BatchNorm = Literal["eval", "batch", "batch-shared"]
@@ -41,7 +42,7 @@ class LocalTraining:
     momentum: float = 0.0  # of sgd and rmsprop
     weight_decay: float = 0.0  # of adamw apart from the gradient, of the others in it
     batchnorm: BatchNorm = "eval"
-    loss: Loss = "cross-entropy"
+    loss: Loss | OwnLoss = "cross-entropy"  # or a function of outputs and targets, see `as_own_loss`
     optimizer: LocalOptimizer = "sgd"
     nesterov: bool = False
     dampening: float = 0.0  # of sgd with momentum
@@ -63,6 +64,7 @@ class LocalTraining:
     update_precision: UpdatePrecision = "float32"  # to which the client rounds its update
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", as_loss(self.loss))
         _check_optimizer(self)
         _check_loss(self)
 
@@ -143,6 +145,16 @@ class LocalTraining:
         """Whether the client draws numbers of its own: the order of its pictures, crops or masks."""
         return self.dropout == "on" or self.feeds_draws
 
+    @property
+    def secrets(self) -> str:
+        """In words, what the client draws.
+
+        >>> LocalTraining(order="unknown", batch_size=2, dropout="on").secrets
+        'order, masks'
+        """
+        each = {"order": self.shuffles, "crops": self.augment != "none", "masks": self.dropout == "on"}
+        return ", ".join(name for name, holds in each.items() if holds)
+
     def as_attacked(self) -> LocalTraining:
         """As an attacker runs it who knows the protocol and none of the client's draws: without dropout and rounding,
         and where the order is unknown with all pictures in every step, which no order changes."""
@@ -176,6 +188,13 @@ class LocalTraining:
             ),
         }
         return tuple(note for note, holds in notes.items() if holds)
+
+
+def as_loss(loss: str | LossFunction) -> Loss | OwnLoss:
+    """One of the built-in losses, or one of the client's own with a name."""
+    if isinstance(loss, str) and loss in get_args(Loss):
+        return cast(Loss, loss)
+    return as_own_loss(loss)
 
 
 def _check_optimizer(training: LocalTraining) -> None:

@@ -15,11 +15,13 @@ from torch import Tensor, nn
 
 from gradveil.core.knowledge import NO_KNOWLEDGE, Knowledge
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.target import Target
 from gradveil.core.types import Batch, Labels, Update
 
 if TYPE_CHECKING:
     from gradveil.core.defense import Defense
 
+NO_TARGET = Target(shape=())
 REDRAWN = ("data", "batch")  # stages at which a defense may feed other pictures in every round
 
 
@@ -41,6 +43,13 @@ class Observation:
     history: tuple[Observation, ...] = ()  # earlier rounds of the same clients
     training_known: bool = True  # local steps and rate
     knowledge: Knowledge = NO_KNOWLEDGE  # of the defense; empty where the threat model grants nothing
+    target: Target = NO_TARGET  # what a picture is answered with; by default one of `classes`, or several
+
+    def __post_init__(self) -> None:
+        if self.target is NO_TARGET:
+            several = self.training.loss == "binary-cross-entropy"
+            target = Target(shape=(self.classes,), kind="several" if several else "classes")
+            object.__setattr__(self, "target", target)
 
     def take(self, clients: Sequence[int]) -> Observation:
         """The same round as if only these clients were in it; a client may be taken more than once."""

@@ -10,6 +10,7 @@ from torch import nn
 from gradveil.core.local_training import BatchNorm as BatchNorm
 from gradveil.core.local_training import LocalTraining as LocalTraining
 from gradveil.core.local_training import Loss as Loss
+from gradveil.core.target import Target, TargetKind
 from gradveil.core.types import Batch
 
 if TYPE_CHECKING:
@@ -58,6 +59,7 @@ class Scenario:
     aggregate: int = 1  # clients whose updates reach the server as one sum
     chosen: bool = False  # whether its pictures were chosen for being unusual and are no random sample
     received: Received | None = None  # what real clients sent; without it they are played
+    target_kind: TargetKind | None = None  # of the labels; None: what the loss speaks of
 
     def __post_init__(self) -> None:
         """Epochs become steps, of which all others speak."""
@@ -80,8 +82,15 @@ class Scenario:
         return "diagnostic" if easy and granted and not self.trained else "deployment"
 
     @property
+    def target(self) -> Target:
+        """What a picture is answered with."""
+        several = self.training.loss == "binary-cross-entropy"
+        kind = self.target_kind or ("several" if several else "classes")
+        return Target(shape=tuple(self.private.labels.shape[2:]), kind=kind)
+
+    @property
     def classes(self) -> int:
-        return self.private.labels.shape[-1]
+        return self.private.labels.shape[2]
 
 
 def describe(scenario: Scenario) -> dict[str, Any]:

@@ -78,6 +78,7 @@ def _round(
         examples=pictures[0].images.shape[0],
         shape=tuple(fed[0].images.shape[1:]),  # type: ignore[arg-type]
         classes=scenario.classes,
+        target=scenario.target,
         names=scenario.names,
         labels=torch.stack([one.labels for one in pictures]) if threat.knows_labels else None,
         defense=defense if threat.knows_defense else None,
@@ -102,6 +103,7 @@ def observe_received(scenario: Scenario, defense: Defense) -> tuple[Observation,
         examples=scenario.private.images.shape[1],
         shape=tuple(scenario.private.images.shape[2:]),  # type: ignore[arg-type]
         classes=scenario.classes,
+        target=scenario.target,
         names=scenario.names,
         labels=received.labels if threat.knows_labels else None,
         defense=defense.bind(scenario) if threat.knows_defense else None,

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 Images = Float[Tensor, "*client example channel height width"]  # always in [0, 1]
-Labels = Float[Tensor, "*client example class"]  # always soft: one-hot, mixed or inferred
+Labels = Float[Tensor, "..."]  # [*client, example, class, ...]: always soft, of a picture or of each pixel
 PerClient = Float[Tensor, " client"]
 Params = Mapping[str, Tensor]  # by name, never by position
 Update = Mapping[str, Tensor]

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Loss
+from gradveil.core.target import TargetKind
 
 MAX_VALUES = 2**30  # 4 GiB as float32; what a header may promise before anything is allocated
 
@@ -26,11 +27,18 @@ class Dataset:
 
     name: str
     images: Float[Tensor, "n c h w"]
-    targets: Float[Tensor, "n class"]
+    targets: Float[Tensor, "n class ..."]  # of each picture or, [n, class, h, w], of each pixel
     class_names: tuple[str, ...]
     mean: tuple[float, ...]
     std: tuple[float, ...]
-    loss: Loss = "cross-entropy"  # what its targets call for
+    loss: Loss | None = "cross-entropy"  # what its targets call for; None: numbers, for which there is no usual one
+
+    @property
+    def target_kind(self) -> TargetKind:
+        """What its targets are."""
+        if self.loss is None:
+            return "numbers"
+        return "several" if self.loss == "binary-cross-entropy" else "classes"
 
     @property
     def shape(self) -> tuple[int, int, int]:

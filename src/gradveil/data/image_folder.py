@@ -12,6 +12,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.data.base import Dataset, check_channels, check_positive, one_hot, statistics
 from gradveil.data.fit import Crop, Fit, Resize
 from gradveil.data.levels import parse_range
+from gradveil.data.masks import check_folder, load_masks
 from gradveil.data.medical import suffix_of
 from gradveil.data.picture_files import SUFFIXES, Reading, Source, stack_pictures, take
 
@@ -28,6 +29,7 @@ def image_folder(
     short_side: int | None = None,
     range: str | None = None,
     plane: int | None = None,
+    masks: str | None = None,
 ) -> Dataset:
     """Your pictures, one folder per class (ROOT/class/*.png); `size` crops to the center square and resizes.
 
@@ -36,21 +38,29 @@ def image_folder(
     short_side: With `resize-first`: the shorter side before the crop, 256 where 224 is cropped; `size` by default.
     range: Of more than 8 bits: the numbers of black and white, as in `0,4095`; of DICOM after rescaling.
     plane: Slice of a NIfTI volume or frame of a DICOM file, from 0; the middle one by default.
+    masks: Folder with a mask for every picture, of the same name; the pictures then lie in ROOT itself.
     """
     check_positive("image-folder", size=size, limit=limit, short_side=short_side)
     check_channels("image-folder", channels)
+    check_folder(masks)
     folder = _split_folder(Path(root), split)
-    classes = _classes(folder, Path(root))
+    classes = [folder] if masks else _classes(folder, Path(root))
     found = take([_pictures(place, Path(root)) for place in classes], limit)
     sources = [Source(path, path.name, partial(Path, path)) for path in found]
     fit = Fit(size=size, resize=resize, crop=crop, short_side=short_side)
     images = stack_pictures(sources, Reading(fit, channels, parse_range(range, "image-folder"), plane), "image-folder")
     mean, std = statistics(images)
+    if masks:
+        height, width = images.shape[2:]
+        targets, names = load_masks(_split_folder(Path(masks), split), found, fit, (height, width))
+    else:
+        targets = one_hot(np.array([classes.index(path.parent) for path in found]), len(classes))
+        names = tuple(place.name for place in classes)
     return Dataset(
         name=Path(root).resolve().name,
         images=images,
-        targets=one_hot(np.array([classes.index(path.parent) for path in found]), len(classes)),
-        class_names=tuple(place.name for place in classes),
+        targets=targets,
+        class_names=names,
         mean=mean,
         std=std,
     )
@@ -71,7 +81,9 @@ def _classes(folder: Path, root: Path) -> list[Path]:
     entries = _entries(folder, root)
     for path in entries:
         if suffix_of(path.name) in SUFFIXES and not path.is_dir():
-            raise ConfigError(f"{path}: a picture outside of the class folders, put it into one or remove it")
+            raise ConfigError(
+                f"{path}: a picture outside of the class folders, put it into one, remove it, or give masks="
+            )
     classes = [path for path in entries if path.is_dir()]
     if not classes:
         raise ConfigError(f"{folder}: no class folders here, put pictures into {folder}/<class>/")

@@ -21,9 +21,9 @@ from gradveil.data.base import (
     check_positive,
     check_split,
     from_bytes,
-    one_hot,
     statistics,
 )
+from gradveil.data.targets import targets_from, usual_loss
 
 MOST_MEMBERS = 1000
 WIDEST = 8  # bytes per number: with MAX_VALUES, what one array may take
@@ -109,17 +109,19 @@ def _refuse_damage(path: Path) -> Iterator[None]:
 
 
 SHAPES = "uint8 (N, H, W, C) or (N, H, W), or float (N, C, H, W) in [0, 1]"
-MOST_CLASSES = 100_000
 
 
 def npz(*, path: str | Path, split: str = "test", limit: int | None = None) -> Dataset:
-    """Your pictures in one .npz: `images`, `labels` and, if you like, `class_names`; or `test_images` and so on."""
+    """Your pictures in one .npz: `images`, `labels` and, if you like, `class_names`; or `test_images` and so on.
+
+    Labels may be class numbers, tables (soft, several at once, or numbers to be met), or masks: see docs/data.md.
+    """
     path = Path(path)
     check_split("npz", split)
     check_positive("npz", limit=limit)
     arrays = _arrays(path, split)
     images = _images(path, arrays["images"], limit)
-    targets = _targets(path, arrays["labels"], len(arrays["images"]))
+    targets = targets_from(path, arrays["labels"], len(arrays["images"]), tuple(images.shape[2:]))
     names = _class_names(path, arrays.get("class_names"), targets.shape[1])
     mean, std = statistics(images)
     return Dataset(
@@ -129,7 +131,7 @@ def npz(*, path: str | Path, split: str = "test", limit: int | None = None) -> D
         class_names=names,
         mean=mean,
         std=std,
-        loss="cross-entropy" if bool((targets.sum(1) == 1).all()) else "binary-cross-entropy",
+        loss=usual_loss(targets),
     )
 
 
@@ -166,26 +168,6 @@ def _check_range(path: Path, images: np.ndarray) -> None:
     low, high = float(images.min()), float(images.max())
     if low < 0 or high > 1:
         raise ConfigError(f"{path}: images run from {low:g} to {high:g}, scale them to [0, 1] (undo normalization)")
-
-
-def _targets(path: Path, labels: np.ndarray, count: int) -> Tensor:
-    """Class numbers (N,) or (N, 1), or a table (N, classes) of 0 and 1 for several labels at once."""
-    if labels.ndim == 2 and labels.shape[1] == 1:
-        labels = labels[:, 0]
-    if labels.shape[:1] != (count,) or labels.ndim > 2 or 0 in labels.shape:
-        raise ConfigError(f"{path}: labels have shape {labels.shape} for {count} images, expected one row per image")
-    if labels.ndim == 2:
-        if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
-            raise ConfigError(f"{path}: labels are a table, so every entry must be 0 or 1; save class numbers or 0/1")
-        return torch.from_numpy(labels.astype(np.float32))
-    if labels.dtype.kind not in "iu":
-        raise ConfigError(f"{path}: labels are {labels.dtype}, expected whole numbers from 0 (class numbers)")
-    low, high = int(labels.min()), int(labels.max())
-    if low < 0 or high >= MOST_CLASSES:
-        limits = f"whole numbers from 0 to {MOST_CLASSES - 1}"
-        raise ConfigError(f"{path}: labels run from {low} to {high}, expected {limits} (class numbers)")
-    check_amount(f"{path}: labels", (count, high + 1))  # one-hot, a high label is a wide table
-    return one_hot(labels, high + 1)
 
 
 def _class_names(path: Path, names: np.ndarray | None, classes: int) -> tuple[str, ...]:

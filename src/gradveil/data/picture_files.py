@@ -47,6 +47,13 @@ def read_picture(source: Path | BytesIO, channels: int, where: Path | str) -> Im
         return ImageOps.exif_transpose(image).convert(MODES[channels])
 
 
+def read_stored(source: Path | BytesIO, where: Path | str) -> Image.Image:
+    """One picture upright, its gray values or places in the palette as they are stored."""
+    with _name_faults(where):
+        image = _decode(source, where, over=BLACK)
+        return ImageOps.exif_transpose(image)
+
+
 def read_sixteen(source: Path | BytesIO, where: Path | str) -> np.ndarray | None:
     """uint16 [row, column, channel] of a picture of 16 bits, upright; None of any other."""
     with _name_faults(where):

@@ -88,7 +88,7 @@ class Mixing(Defense):
     def data(self, data: Batch, rng: Generator) -> Batch:
         drawn = self.mixture(data, rng)
         own = drawn.weights[:, : len(data.labels)]  # public pictures bring no label
-        return Batch(mix(drawn.weights, self.sources(data)), own @ data.labels)
+        return Batch(mix(drawn.weights, self.sources(data)), torch.tensordot(own, data.labels, 1))
 
     def surrogate(self, seen: Update) -> Defense:
         """None: the update is that of the encodings, which a search finds as it would find pictures. They are decoded

@@ -66,7 +66,7 @@ class Oasis(Defense):
         return torch.stack([pictures, *made], 1)
 
     def batch(self, batch: Batch, rng: Generator) -> Batch:
-        labels = batch.labels.unsqueeze(1).expand(-1, self.copies, -1)
+        labels = batch.labels.unsqueeze(1).expand(-1, self.copies, *batch.labels.shape[1:])
         return Batch(self.of_each(batch.images).flatten(0, 1), labels.flatten(0, 1))
 
     def knowledge(self) -> Knowledge:

@@ -69,6 +69,18 @@ def _is_gray(images: Tensor) -> bool:
 
 
 def _look_at_classes(dataset: Dataset) -> Iterator[Finding]:
+    target = dataset.targets[0]
+    if dataset.loss is None:
+        what = f"targets are numbers, {tuple(target.shape)} for each picture"
+        yield Finding(topic="data", level="ok", what=what)
+        return
+    if target.dim() > 1:
+        shares = dataset.targets.transpose(0, 1).flatten(1).mean(1).tolist()
+        listed = ", ".join(f"{name} {share:.1%}" for name, share in zip(dataset.class_names, shares, strict=True))
+        yield Finding(
+            topic="data", level="ok", what=f"targets are masks of {len(shares)} classes; of the pixels {listed}"
+        )
+        return
     counts = dataset.targets.sum(0)
     order = counts.argsort(descending=True).tolist()
     listed = ", ".join(f"{dataset.class_names[one]} {int(counts[one]):,}" for one in order[:LISTED])
@@ -89,7 +101,7 @@ def _look_at_classes(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(
             topic="data",
             level="note",
-            what=f"the largest class has {ratio:.1f} times the pictures of the "
+            what=f"the largest class has {ratio:.3g} times the pictures of the "
             f"smallest, which is {share:.1%} of the data",
             why="pictures are drawn as they are distributed, so "
             "few of the smallest class are attacked; rare pictures often leak more",

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradveil.capture.causes.story import train_once
+from gradveil.capture.scenario import known_targets
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.types import Batch
 from gradveil.doctor.finding import Finding
@@ -29,7 +30,7 @@ def look_at_signal(subject: Subject) -> Iterator[Finding]:
 def _noise(shape: tuple[int, int, int], subject: Subject) -> Batch:
     assert subject.capture is not None
     rng = torch.Generator().manual_seed(0)
-    labels = torch.eye(subject.capture.classes)[torch.arange(PICTURES) % subject.capture.classes]
+    labels = known_targets(subject.capture.answer)[:PICTURES]
     return Batch(torch.rand(PICTURES, *shape, generator=rng), labels)
 
 
@@ -45,13 +46,14 @@ def find_hopeless(model: nn.Module, batch: Batch, training: LocalTraining) -> Fi
     """Why no attack can say anything, whatever it does. `batch`: pictures of one client."""
     with torch.no_grad():
         logits = model.eval()(_differing(batch.images))
-    if not logits.isfinite().all():
+    is_plain = isinstance(logits, Tensor)  # what a loss of the client's own takes may be anything
+    if is_plain and not logits.isfinite().all():
         return _report(
             "the model's outputs are not finite",
             "no loss and no gradient can be computed",
             "check the weights, and the range of values that the model expects",
         )
-    if bool((logits == logits[:1]).all()) and _has_one_update(model, batch, training):
+    if is_plain and bool((logits == logits[:1]).all()) and _has_one_update(model, batch, training):
         return _report(
             "the model's outputs and updates are the same for every picture",
             "its update cannot tell pictures apart",
@@ -82,7 +84,7 @@ def _differing(images: Tensor) -> Tensor:
 
 def _has_one_update(model: nn.Module, batch: Batch, training: LocalTraining) -> bool:
     """Whether two pictures of one label have the same update: a head of zeros gives the same outputs, and learns."""
-    labels = batch.labels[:1].expand(PICTURES, -1)
+    labels = batch.labels[:1].expand(PICTURES, *batch.labels.shape[1:])
     one, other = (
         train_once(model, Batch(picture.expand(PICTURES, -1, -1, -1), labels), training)
         for picture in _differing(batch.images)

@@ -18,10 +18,11 @@ from gradveil.audit.plan import clients_of
 from gradveil.capture.format import Capture
 from gradveil.capture.read import load as load_capture
 from gradveil.config.build import build, loss_for, model_of
-from gradveil.config.captured_audit import model_as_sent
+from gradveil.config.captured_audit import model_as_sent, with_own_loss
 from gradveil.config.checkpoint import load_checkpoint
 from gradveil.config.schema import AuditConfig
 from gradveil.config.training import training_of
+from gradveil.config.try_loss import try_loss
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, NotApplicableError
 from gradveil.core.scenario import LocalTraining
@@ -84,13 +85,14 @@ def open_subject(config: AuditConfig, by_budget: Mapping[str, AuditConfig], seco
     dataset = data.load(scenario.data, **scenario.data_options) if scenario.data else None
     with collect_notes() as notes:
         if scenario.capture:
-            capture = load_capture(scenario.capture)
+            capture = with_own_loss(load_capture(scenario.capture), scenario.loss)
             model = model_as_sent(capture, config)
             given |= {"capture": capture, "training": capture.training, "notes": notes}
             return Subject(model=model, dataset=dataset, **given)
         assert dataset is not None
         model, fault = _load(config, dataset)
     training = training_of(scenario, loss_for(scenario, dataset))
+    try_loss(model, training, Batch(dataset.images, dataset.targets))
     return Subject(model=model, dataset=dataset, training=training, fault=fault, notes=notes, **given)
 
 

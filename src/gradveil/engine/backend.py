@@ -83,7 +83,7 @@ def in_double(seen: Observation) -> Observation:
     model, rng = copy.deepcopy(seen.model).double(), Seed().rng()
     update = {name: normal(u.shape, rng, u.double()) for name, u in seen.update.items()}
     like = next(iter(update.values()))
-    labels = uniform((len(seen.names), seen.examples, seen.classes), rng, like).softmax(-1)
+    labels = seen.target.draw(rng, like, len(seen.names), seen.examples)
     return replace(seen, model=model, update=update, labels=labels)
 
 
@@ -95,7 +95,7 @@ def trouble_with_vmap(one: OneTrial) -> str | None:
     """One evaluation of one trial tells whether `torch.func` can trace the model."""
     like = next(iter(one.seen.update.values()))
     fed = like.new_full((1, one.seen.examples, *one.seen.shape), 0.5)
-    labels = like.new_full((1, one.seen.examples, one.seen.classes), 1 / one.seen.classes)
+    labels = one.seen.target.even(like, 1, one.seen.examples)
     try:
         Vmap(one).joint(fed, labels)
     except torch.OutOfMemoryError:

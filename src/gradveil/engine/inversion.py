@@ -22,15 +22,15 @@ from gradveil.engine.descent import Descent, Objective, Stepper, Stop, best_of, 
 from gradveil.engine.distance import Distance, Unmatched
 from gradveil.engine.estimate_training import estimate_training
 from gradveil.engine.finish import Finish, Selection, by_objective, clamp, files_of
-from gradveil.engine.labels import InferLabels, given_or_idlg
+from gradveil.engine.labels import InferLabels, given_or_idlg, without_rules
 from gradveil.engine.layers import Part, narrow
 from gradveil.engine.optimizer import Optimizer
 from gradveil.engine.priors.group import together
 from gradveil.engine.priors.prior import Prior, applicable
 from gradveil.engine.soft_steps import soften_steps
 from gradveil.engine.spaces.generator import Decoded
-from gradveil.engine.spaces.joint_labels import BoundJointLabels
-from gradveil.engine.spaces.space import Space
+from gradveil.engine.spaces.joint_labels import BoundJointLabels, JointLabels, free
+from gradveil.engine.spaces.space import Pixels, Space
 from gradveil.engine.spaces.unknown_view import (
     Guesses,
     Viewed,
@@ -82,10 +82,19 @@ class Inversion(Attack):
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
         seen, estimates = self.complete_training(seen.average_rounds(), compute)
-        seen = replace(seen, labels=self.infer_labels(seen))
-        priors, missing = applicable(self.priors, seen)
-        attack, guesses = replace(self, priors=priors).adapt(seen, seed, compute)
-        return attack.search(seen, seed, compute, estimates + missing + guesses)
+        plain, unknown = self.free_targets(seen)
+        seen = replace(seen, labels=plain.infer_labels(seen))
+        priors, missing = applicable(plain.priors, seen)
+        attack, guesses = replace(plain, priors=priors).adapt(seen, seed, compute)
+        return attack.search(seen, seed, compute, estimates + unknown + missing + guesses)
+
+    def free_targets(self, seen: Observation) -> tuple[Inversion, tuple[str, ...]]:
+        """Where no rule reads the targets, they are searched with the pictures, if the space allows it."""
+        why = "" if seen.labels is not None else without_rules(seen)
+        if not why or not isinstance(self.space, Pixels):
+            return self, ()
+        note = f"targets are searched with the pictures: {why}"
+        return replace(self, space=JointLabels(self.space), infer_labels=free), (note,)
 
     @property
     def uses(self) -> frozenset[Use]:

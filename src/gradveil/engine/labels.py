@@ -39,6 +39,7 @@ from gradveil.core.errors import NotApplicableError
 from gradveil.core.local_optimizer import impulses
 from gradveil.core.local_training import LocalTraining
 from gradveil.core.observation import Observation
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Labels
 from gradveil.engine.label_counts import Pushes, by_signs
@@ -58,6 +59,7 @@ def given_or_idlg(seen: Observation) -> Labels:
 
 def infer_labels(seen: Observation) -> Labels:
     """The labels as far as the last linear layer tells them."""
+    require_labels(seen)
     pull = _pull(seen)
     if seen.training.loss == "binary-cross-entropy":
         # classes are independent: exact for one picture, and for a batch the majority's answer for every picture
@@ -72,6 +74,7 @@ def given_or_lowest(seen: Observation) -> Labels:
     """
     if seen.labels is not None:
         return seen.labels
+    require_labels(seen)
     if seen.training.loss == "binary-cross-entropy":
         raise NotApplicableError(
             "GradInversion's rule reads one label per picture, and these have several, "
@@ -87,6 +90,23 @@ def given_or_lowest(seen: Observation) -> Labels:
     lowest = _head(seen, "weight").amin(-1).argsort(-1)
     places = torch.arange(seen.examples, device=lowest.device) % seen.classes
     return F.one_hot(lowest[:, places].sort(-1).values, seen.classes).to(next(iter(seen.update.values())))
+
+
+def without_rules(seen: Observation) -> str:
+    """Why no rule reads the targets off a gradient: they know the slopes of two losses, and labels of pictures."""
+    if isinstance(seen.training.loss, OwnLoss):
+        return f"rules know the slopes of cross-entropy, and the client's loss is its own ({seen.training.loss})"
+    if seen.target.has_classes:
+        return ""
+    return f"rules read labels of pictures, and here the target is {'a mask' if seen.target.is_dense else 'numbers'}"
+
+
+def require_labels(seen: Observation) -> None:
+    """NotApplicableError where no rule reads the targets off a gradient."""
+    if why := without_rules(seen):
+        raise NotApplicableError(
+            f"{why}, grant them to the attacker with `labels = known` or search them with dlg-joint", key="labels"
+        )
 
 
 def last_linear(model: nn.Module, classes: int) -> str:

@@ -109,7 +109,7 @@ def products_of_updates(model: nn.Module, params: Params, seen: Observation, nam
     """A layer whose rows are no pictures, that is used twice or whose weights are used elsewhere is left out."""
     like = next(iter(params.values()))
     rng = Seed().rng()
-    batch = Batch(uniform((2, *seen.shape), rng, like), uniform((2, seen.classes), rng, like).softmax(-1))
+    batch = Batch(uniform((2, *seen.shape), rng, like), seen.target.draw(rng, like, 2))
     training = LocalTraining(loss=seen.training.loss)
     probed = OuterRound(model, params, training, Defense(), Unmatched(), {}, names)
     _, gone, came = probed.gradient({n: p for n, p in params.items() if n not in names}, {}, batch)

@@ -39,6 +39,10 @@ class Path(Inversion):
 
     phases: tuple[Phase, ...]
 
+    def free_targets(self, seen: Observation) -> tuple[Inversion, tuple[str, ...]]:
+        """Phases carry pictures alone: without targets there is none, and `infer_labels` says so."""
+        return self, ()
+
     def search(self, seen: Observation, seed: Seed, compute: Compute, notes: tuple[str, ...]) -> Reconstruction:
         found: list[Outcome] = []
         backend = Chosen("priors")

@@ -39,7 +39,7 @@ def mean_gradient(seen: Observation) -> float:
     """Mean |g| of one step on noise, for labels that are all alike."""
     model, like = in_client_mode(seen.model, seen.training), next(iter(seen.update.values()))
     images = uniform((seen.examples, *seen.shape), Seed().at("soft steps").rng(), like)
-    labels = torch.full_like(images[:, 0, 0, :1], 1 / seen.classes).expand(-1, seen.classes)
+    labels = seen.target.even(images, seen.examples)
     params = {name: p.detach() for name, p in model.named_parameters() if name in seen.update}
     slopes = gradient_of(model, seen.training)(params, Batch(images, labels))
     return torch.cat([g.flatten() for g in slopes.values()]).abs().mean().item()

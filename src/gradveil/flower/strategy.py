@@ -10,8 +10,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from torch import Tensor, nn
 
-from gradveil.flower.arrays import only_arrays, parameter_names, record_of, tensors_of
-from gradveil.flower.round_capture import STATISTICS
+from gradveil.flower.arrays import STATISTICS, only_arrays, parameter_names, record_of, tensors_of
 from gradveil.train.clients import draw_clients
 from gradveil.train.server_rounds import is_finite, server_step, weighted_mean, zero_velocity
 from gradveil.train.settings import Federation

@@ -44,7 +44,7 @@ class Gallery:
 
 def with_label(images: Tensor, label: Tensor) -> Batch:
     """Pictures that all carry one label."""
-    return Batch(images, label.expand(len(images), -1))
+    return Batch(images, label.expand(len(images), *label.shape))
 
 
 def as_jpeg(picture: Tensor) -> Tensor:

@@ -116,8 +116,14 @@ class LineUp:
             yield Trial(place=place, row=row, picture=picture, updates=[one.update for one in played],
                         seeds=seeds, played=played)  # fmt: skip
 
+    def _of_class(self, place: Place) -> list[int]:
+        """Rows of the gallery; none where pictures have no class: masks and numbers are each their own."""
+        return self.gallery.of_class(place.label) if self.scenario.target.has_classes else []
+
     def _draw_standins(self, place: Place) -> list[int]:
-        rows = self.gallery.of_class(place.label)
+        rows = self._of_class(place) if self.scenario.target.has_classes else list(range(len(self.gallery.images)))
+        if not self.scenario.threat.knows_labels and self.gallery.labels is not None:  # candidates have their own
+            rows = [row for row in rows if self.gallery.labels[row].to(place.label).equal(place.label)]
         order = torch.randperm(len(rows), generator=self.seed.at("stand-ins", place.client, place.example).rng())
         return [rows[at] for at in order.tolist()[: self.standins]]
 
@@ -140,7 +146,7 @@ class LineUp:
         place, size, rounds = trials[0].place, len(self.gallery.images), len(trials[0].updates)
         by_trial = [scores[at * rounds : (at + 1) * rounds].sum(0) for at in range(len(trials))]
         rng = self.seed.at("ties", place.client, place.example).rng()
-        listed, own_class = list(range(size + 1)), [*self.gallery.of_class(place.label), size]
+        listed, own_class = list(range(size + 1)), [*self._of_class(place), size]
         alike = own_class if len(own_class) > 1 else listed
         at = [size if trial.row is None else trial.row for trial in trials]
         near = {

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import vmap
 
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, Update
 from gradveil.lineup.candidates import with_label
@@ -138,6 +139,8 @@ def _may_be_sum(client: Client, setting: Setting) -> bool:
     """One step on all pictures, each normalized by itself, and no draws that would be others for one picture alone."""
     training, count = client.training, len(setting.own.images)
     if not training.is_linear or training.class_weights:  # a norm, a weight or a sign is of the whole batch
+        return False
+    if isinstance(training.loss, OwnLoss) and count > 1:  # of a batch it may be anything, such as one Dice of all
         return False
     whole = training.batch_size is None or training.batch_size >= count
     return training.steps == 1 and training.batchnorm == "eval" and whole and setting.seed is None

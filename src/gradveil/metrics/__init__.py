@@ -6,6 +6,7 @@ from gradveil.metrics.fsim import fsim
 from gradveil.metrics.jaccard import jaccard
 from gradveil.metrics.labels import labels
 from gradveil.metrics.lpips import lpips, lpips_vgg
+from gradveil.metrics.mask_iou import mask_iou
 from gradveil.metrics.ms_ssim import ms_ssim
 from gradveil.metrics.psnr import psnr
 from gradveil.metrics.retrieval import (
@@ -36,6 +37,7 @@ METRICS: dict[str, Builder] = {
     "retrieval-features": retrieval_features,
     "retrieval-features-top5": retrieval_features_top5,
     "labels": labels,
+    "mask-iou": mask_iou,
 }
 
 

@@ -17,10 +17,14 @@ HOPELESS = 1e12  # cost of a reconstruction that is not a number: it is matched 
 
 
 class Aligned(NamedTuple):
-    """Reconstructions in the order of the truth; `matched` is false where there was none and mid-gray stands in."""
+    """Reconstructions in the order of the truth; `matched` is false where there was none and mid-gray stands in.
+
+    places: of each original the reconstruction that is matched with it; -1: none.
+    """
 
     images: Tensor
     matched: Tensor
+    places: Tensor
 
 
 def align(
@@ -34,11 +38,13 @@ def align(
     usable = torch.ones(guesses.shape[:2], dtype=torch.bool) if found is None else found.reshape(guesses.shape[:2])
     images = torch.full_like(originals, BLANK)
     matched = torch.zeros(originals.shape[:2], dtype=torch.bool, device=truth.device)
+    places = torch.full(originals.shape[:2], -1, device=truth.device)
     for client, (guess, original, use) in enumerate(zip(guesses, originals, usable.to(got.device), strict=True)):
         rows, columns = linear_sum_assignment(_cost(guess[use], original))
         images[client, columns] = guess[use][rows].to(images)
         matched[client, columns] = True
-    return Aligned(images.reshape(truth.shape), matched.reshape(*lead, count))
+        places[client, columns] = use.nonzero()[:, 0][rows].to(places)
+    return Aligned(images.reshape(truth.shape), matched.reshape(*lead, count), places.reshape(*lead, count))
 
 
 def _cost(guess: Tensor, original: Tensor) -> np.ndarray:

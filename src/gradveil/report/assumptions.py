@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Verdict
 from gradveil.audit.verdict.conditions import describe_effort, describe_prior
+from gradveil.core.own_loss import is_own_loss
 from gradveil.experiment.record import Record
 
 NOT_STATED = "not stated: treated as known to the attacker"
@@ -162,6 +164,8 @@ def _optimizer(scenario: Mapping[str, Any]) -> str | None:
     parts = [f"{NAMES.get(scenario.get('optimizer', 'sgd'), 'SGD')} at rate {scenario['local_rate']:g}"]
     parts += [f"{name.replace('_', ' ')} {scenario[name]:g}" for name in NUMBERS if scenario.get(name)]
     parts += [word for key, word in WORDS.items() if scenario.get(key[0]) == key[1]]
+    if is_own_loss(loss := str(scenario.get("loss", ""))):
+        parts.append(f"a loss of the clients' own, {Path(loss).name}")
     if scenario.get("local_batch_size"):
         parts.append(f"{scenario['local_batch_size']} pictures a step")
     return ", ".join(parts) + "; known to the attacker"

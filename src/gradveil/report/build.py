@@ -25,10 +25,11 @@ from gradveil.report.blocks import Block, blocks, control_cells
 from gradveil.report.captured import captured_rows
 from gradveil.report.claim import examine_claim
 from gradveil.report.corridor import TICKS, describe_epsilon, draw_corridors, group_links, name_link, place
+from gradveil.report.decision import advise, state_result
 from gradveil.report.figures import Axis, Strip, axis_of, strip
 from gradveil.report.not_tested import date_of, expiry_of, list_not_tested
 from gradveil.report.page import render_template
-from gradveil.report.pictures import prior_only, select_pictures
+from gradveil.report.pictures import find_worst, prior_only, tabulate_pictures
 from gradveil.report.redact import redact_run
 from gradveil.report.scores import leakage, score_columns
 
@@ -65,6 +66,8 @@ def render(run: Run, claim: float | None = None) -> str:
         "agreements": _agreements(run, found, verdict),
         "most_named": NAMED,
         "margin": MARGIN,
+        "result": state_result(run, verdict),
+        "advice": advise(verdict),
         "reasons": _reasons(verdict),
         "claim": None if claim is None else examine_claim(verdict, claim),
         "failures": _failures(cells),
@@ -116,11 +119,12 @@ def _agreements(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str,
 
 
 def _pictures(run: Run, found: Sequence[Block], verdict: Verdict) -> dict[str, Any]:
-    """By scenario, of every cell."""
-    without, shown = prior_only(run), {}
-    for scene in (scene for block in found for scene in block.scenes):
-        shown[scene.name] = [(cell, select_pictures(run, cell, without, verdict.baselines)) for cell in scene.cells]
-    return {"galleries": shown, "has_pictures": any(found for cells in shown.values() for _, found in cells)}
+    """The worst picture, and a table by scenario."""
+    without, baselines = prior_only(run), verdict.baselines
+    scenes = [scene for block in found for scene in block.scenes]
+    tables = {scene.name: tabulate_pictures(run, scene.cells, without, baselines) for scene in scenes}
+    worst = find_worst(run, [finding.tally for finding in verdict.judged], baselines)
+    return {"tables": tables, "worst": worst, "has_pictures": any(table.rows for table in tables.values())}
 
 
 def _assumptions(run: Run, verdict: Verdict) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gradveil.attacks import ATTACKS
 from gradveil.audit.flags import FLAGS
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.certified import read_certificate
+from gradveil.core.own_loss import is_own_loss
 from gradveil.data import DATASETS
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.record import Record
@@ -134,6 +135,8 @@ def _value(value: Any, key: str, hide: _Hidden) -> Any:
         return {name: _value(inner, name, hide) for name, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_value(inner, key, hide) for inner in value]
-    if not isinstance(value, str) or key in OWN_WORDS or value in CATALOGUED:
+    if not isinstance(value, str) or value in CATALOGUED:
+        return value
+    if key in OWN_WORDS and not is_own_loss(value):
         return value
     return hide(value)

@@ -20,7 +20,7 @@ from gradveil.models.user import is_user_model
 from gradveil.train.data import TrainingData, load_training_data
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
-from gradveil.train.privacy import check_delta_is_used, privacy_of
+from gradveil.train.privacy import Stop, allowance_for, check_delta_is_used, find_stop, privacy_of
 from gradveil.train.rounds import OnRound
 from gradveil.train.settings import Federation, Precision, TrainSettings, default_federation
 from gradveil.train.state import RoundResult, Trained
@@ -41,6 +41,7 @@ def train(
     device: str | None = None,
     precision: Precision | None = None,
     delta: float | None = None,
+    epsilon_at_most: float | None = None,
     on_round: OnRound | None = None,
 ) -> Trained:
     """Train a model by federated learning under a defense, and write checkpoints that can be audited.
@@ -49,7 +50,7 @@ def train(
 
     Args:
         folder: Folder of the training (default runs/train-...). The folder of an interrupted one is continued.
-        settings: All settings at once; the keywords down to `delta` are then left out.
+        settings: All settings at once; the keywords down to `epsilon_at_most` are then left out.
         model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
         data: A name in `DATASETS`, a folder with one folder per class, or a file (default photos).
         data_options: Options of the data set, such as `{"limit": 100}`.
@@ -61,6 +62,7 @@ def train(
         device: auto, cpu or cuda (default auto).
         precision: float32, tf32, bf16 or float64 (default float32).
         delta: Delta of the epsilon reported for dpsgd and fedcdp (default 1e-5).
+        epsilon_at_most: Privacy budget; the training ends before the round that would exceed it (default: none).
         on_round: What is called with the result of every round.
     """
     if rounds is not None:
@@ -68,7 +70,7 @@ def train(
     keywords = {
         "model": model, "data": data, "data_options": data_options, "defense": defense, "federation": federation,
         "checkpoints": checkpoints, "evaluate_every": evaluate_every, "device": device, "precision": precision,
-        "delta": delta,
+        "delta": delta, "epsilon_at_most": epsilon_at_most,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
     if settings is not None and given:
@@ -86,10 +88,16 @@ class Training:
     defense: Defense
     folder: Path
     privacy: Budget | None
+    stop: Stop | None = None  # None: no budget ends it before its last round
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
         return self.settings.rounds_to_save(self.federation.rounds)
+
+    @property
+    def rounds(self) -> int:
+        """Those that are played."""
+        return self.federation.rounds if self.stop is None else self.stop.round
 
     def run(self, on_round: OnRound | None = None) -> Trained:
         """By the engine in this process."""
@@ -110,6 +118,7 @@ class Training:
             public=self.data.public,
             settings=self.settings.identity(),
             privacy=self.privacy,
+            stop=self.stop,
             on_round=on_round,
         )
 
@@ -121,17 +130,24 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
     if settings.engine == "flower" and is_user_model(settings.model):
         raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
     defense = parse_defense(settings.defense, "defense")
-    check_delta_is_used(settings.delta, defense)
+    check_delta_is_used(settings.delta, defense, settings.epsilon_at_most)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
+    if data.dataset.loss is None or data.training.labels.dim() > 2:
+        raise ConfigError("its targets are no classes, and a training is measured by its accuracy", key="data")
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
     sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
+    model = data.model(settings.model)
+    allowance = allowance_for(model, defense, federation, settings.epsilon_at_most, settings.delta)
+    stop = None if allowance is None else find_stop(federation, sizes, allowance)
+    played = federation if stop is None else replace(federation, rounds=stop.round)
     return Training(
         settings=settings,
         data=data,
         federation=federation,
         defense=defense,
         folder=Path(folder) if folder else folder_of(settings, federation),
-        privacy=privacy_of(data.model(settings.model), defense, federation, sizes, settings.delta),
+        privacy=privacy_of(model, defense, played, sizes, settings.delta),
+        stop=stop,
     )
 
 

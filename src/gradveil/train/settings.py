@@ -107,6 +107,7 @@ class TrainSettings:
     `data_options` and `defense` as on the command line (`{"limit": 64}` or `["limit=64"]`, `"prune:ratio=0.9"`).
     `epochs` (fedsgd only) replaces `federation.rounds` by the rounds that feed every picture so often. `checkpoints`
     is a number, evenly spaced, or a tuple of rounds. `delta` belongs to the epsilon of dpsgd and fedcdp.
+    `epsilon_at_most`: the round that would exceed it is not played; None: all are.
     """
 
     model: str = "lenet"
@@ -122,6 +123,7 @@ class TrainSettings:
     precision: Precision = "float32"
     chunk: int | None = None
     delta: float | None = None
+    epsilon_at_most: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.data_options, Mapping):

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
-from gradveil.core.seeds import Seed, uniform
+from gradveil.core.errors import NotApplicableError
+from gradveil.core.seeds import Seed, normal, uniform
 
 ROUNDING = 1e-4  # of the length: what a sum in float32 may be off
 STEPS = 200  # of conjugate gradients, which end after as many as there are different scales
@@ -115,6 +116,13 @@ def squares(x: Tensor) -> Tensor:
 
 def spread(x: Tensor) -> Tensor:
     return x.view(-1, 1, 1, 1)
+
+
+def random_value(out: Tensor, rng: Generator) -> Tensor:
+    """A number that depends on every output alike: its slopes are those of a loss that nobody knows."""
+    if not isinstance(out, Tensor):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise NotApplicableError("the model's output is no single tensor, choose an attack that searches")
+    return (out * normal(tuple(out.shape), rng, out)).sum()
 
 
 def called_layers(model: nn.Module, pictures: Tensor) -> dict[str, Tensor]:

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor
 
 from gradveil.attacks.closed.gradient_only import require_gradients
-from gradveil.attacks.closed.layer_input import LayerInput, called_layers
+from gradveil.attacks.closed.layer_input import LayerInput, called_layers, random_value
 from gradveil.core.client import in_client_mode
 from gradveil.core.errors import NotApplicableError
 from gradveil.core.observation import Observation
-from gradveil.core.seeds import Seed, normal, uniform
+from gradveil.core.seeds import Seed, uniform
 
 ZERO = 1e-4  # of the largest number of a column, below which a number is zero
 MORE = 4  # zeros beyond those that were asked for: chance makes none
@@ -65,7 +65,7 @@ def find_linear(seen: Observation, name: str, sleeping: bool) -> LayerInput:
     like, rng = next(model.parameters()), Seed().at(name).rng()
     with torch.enable_grad():
         outs = called_layers(model, uniform((4, *seen.shape), rng, like))
-        value = (outs.pop("") * normal((4, seen.classes), rng, like)).sum()
+        value = random_value(outs.pop(""), rng)
         for layer, out in outs.items():
             inputs = LayerInput(model, layer, seen.shape)
             sent = {f"{layer}.weight", f"{layer}.bias"} <= set(seen.update)

@@ -22,6 +22,8 @@ from gradveil.engine.labels import gain, last_linear
 def label_pictures(seen: Observation, images: Images) -> Labels:
     """The labels in the order of the pictures; as given or inferred where the last layer does not tell."""
     labels = labels_or_even(seen)
+    if not seen.target.is_label:
+        return labels
     try:
         layer = last_linear(seen.model, seen.classes)
     except NotApplicableError:

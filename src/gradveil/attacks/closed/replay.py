@@ -73,18 +73,18 @@ def find_nothing(seen: Observation, note: str) -> Reconstruction:
 
 
 def labels_or_even(seen: Observation) -> Labels:
-    """Given or inferred; where the model has no head to infer from, every class alike."""
+    """Given or inferred; where there is nothing to infer them from, every class alike."""
     try:
         return given_or_idlg(seen)
     except NotApplicableError:
         like = next(iter(seen.update.values()))
-        return like.new_full((len(seen.names), seen.examples, seen.classes), 1 / seen.classes)
+        return seen.target.even(like, len(seen.names), seen.examples)
 
 
 def verify_labels(seen: Observation, images: Images, most: float = UNEXPLAINED) -> Reconstruction:
     """One picture each: where the label that was inferred does not fit the picture, the next ones are tried."""
     best = verify(seen, images, labels_or_even(seen), most=most)
-    if seen.labels is not None:
+    if seen.labels is not None or not seen.target.has_classes:
         return best
     for label in range(min(seen.classes, LABELS)):
         if best.found.all():

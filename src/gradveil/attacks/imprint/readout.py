@@ -110,12 +110,12 @@ def _next(values: Tensor) -> Tensor:
 
 
 def labels_of(seen: Observation) -> Labels:
-    """Given or inferred; where the model has no head to infer from, every class alike."""
+    """Given or inferred; where there is nothing to infer them from, every class alike."""
     try:
         return given_or_idlg(seen)
     except NotApplicableError:
         like = next(iter(seen.update.values()))
-        return like.new_full((len(seen.names), seen.examples, seen.classes), 1 / seen.classes)
+        return seen.target.even(like, len(seen.names), seen.examples)
 
 
 def reconstruction(seen: Observation, reads: Sequence[Read], place: Place, notes: tuple[str, ...]) -> Reconstruction:

@@ -92,6 +92,7 @@ def make_case(setting: Setting, given: Mapping[str, str], seed: int) -> Case:
 
 
 def training_of(setting: Setting, data: Dataset) -> LocalTraining:
+    assert data.loss is not None  # only pictures with classes are in the contest
     return LocalTraining(steps=setting.steps, rate=RATE if setting.steps > 1 else 1.0, loss=data.loss)
 
 

@@ -17,7 +17,9 @@ MOST, FAR = 10, 0.02  # classes in the batch; how different weights have to be
 def weigh_classes(story: Story, evidence: Evidence) -> Iterator[Attempt]:
     """Of a batch whose pictures do not meet in batch normalization, and of one step."""
     labels, training = story.batch.labels, story.training
-    hard = bool((labels.max(1).values == 1).all()) and training.loss == "cross-entropy"
+    if labels.dim() > 2 or training.loss != "cross-entropy":
+        return
+    hard = bool((labels.max(1).values == 1).all())
     present = sorted(set(labels.argmax(1).tolist()))
     alone = training.batchnorm == "eval" and training.is_linear and training.steps == 1
     if not (hard and alone and 1 < len(present) <= MOST) or training.class_weights:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import length
+from gradveil.capture.causes.rounding import Undecided, drop
 from gradveil.capture.format import Normalization
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
@@ -23,7 +24,15 @@ Form = Literal["update", "negative", "weights"]
 REMEMBERED = 6  # updates that were played, the last ones
 SAMPLED, ONE_SIZE = 1_000_000, 0.35  # numbers; of the largest ones, what their mean has to be
 DRAWN = 8  # rounds that are played with draws of their own
-LIKE_A_DRAW = 0.25  # of the distance between draws: what is left where the update looks like one draw more
+LIKE_A_DRAW = 0.15  # of the distance between draws: how much further out the update may be and look like one more
+WIDE = 0.1  # of that distance: what counts as left, since draws that differ much explain much
+
+
+class Left(NamedTuple):
+    """Of an update what a story does not explain, relative to its length."""
+
+    error: float
+    is_like_a_draw: bool = False  # as far from the mean of rounds with draws of our own as they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +65,7 @@ class Evidence:
     tolerance: float
     constants: Normalization | None = None  # of the data
     views: Callable[[], Iterable[tuple[str, Tensor]]] = tuple  # the same pictures under other resizes, and their names
+    undecided: Callable[[], Undecided] = dict  # what rounding decides under an adaptive optimizer
     until: float = float("inf")  # of `time.monotonic`
     played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
 
@@ -84,11 +94,12 @@ class Evidence:
         """What is left of the update that the story does not explain, relative to its length."""
         own = self.play(story)
         scaled = own if story.factor == 1.0 else {name: story.factor * u for name, u in own.items()}
-        return relative_error(self.received(story.form), scaled)
+        is_adaptive = story.training.optimizer != "sgd"
+        return relative_error(self.received(story.form), scaled, self.undecided() if is_adaptive else {})
 
-    def measure(self, story: Story) -> float:
-        """The relative error that is left; of a client that draws, how much further it is than draws are apart."""
-        return self.error_of_draws(story) if story.training.draws else self.error(story)
+    def measure(self, story: Story) -> Left:
+        """What is left; of a client that draws, how much further it is than draws are apart."""
+        return self.left_by_draws(story) if story.training.draws else Left(self.error(story))
 
     def received(self, form: Form) -> Update:
         """What came, read as an update."""
@@ -104,7 +115,7 @@ class Evidence:
         product = sum(float((own[name].double() * update[name].double()).sum()) for name in update)
         return product / max(float(length(list(own.values()))) ** 2, 1e-300)
 
-    def error_of_draws(self, story: Story) -> float:
+    def left_by_draws(self, story: Story) -> Left:
         """What is left where the client drew masks or an order that nobody knows.
 
         Rounds with draws of our own lie around their mean; in every tensor the update has to be as far from it as they
@@ -116,8 +127,9 @@ class Evidence:
         for name, one in update.items():
             out, wide = _compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
             beyond, spread = beyond + out**2, spread + wide**2
-        left = max(beyond**0.5, LIKE_A_DRAW * spread**0.5)
-        return left / max(float(length(list(update.values()))), 1e-300)
+        beyond, spread = beyond**0.5, spread**0.5
+        whole = max(float(length(list(update.values()))), 1e-300)
+        return Left((beyond + WIDE * spread) / whole, beyond <= LIKE_A_DRAW * spread)
 
 
 def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, float]:
@@ -159,7 +171,9 @@ def draw(story: Story, number: int) -> Update:
     return {name: story.factor * u for name, u in update.items()}
 
 
-def relative_error(update: Update, other: Update) -> float:
+def relative_error(update: Update, other: Update, undecided: Undecided | None = None) -> float:
+    if undecided:
+        update, other = drop(update, undecided), drop(other, undecided)
     return _distance(update, other) / max(float(length(list(update.values()))), 1e-300)
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from gradveil.core.observation import Observation
-from gradveil.core.scenario import Loss
 from gradveil.core.seeds import Seed, normal
+from gradveil.core.target import Target
 from gradveil.core.types import Images, Labels, Latent
 from gradveil.engine.spaces.space import BoundSpace, Space
 
@@ -18,7 +17,7 @@ LOGITS = "labels"  # their name in the latent
 
 @dataclass(frozen=True)
 class JointLabels:
-    """A space of pictures, and beside it one logit per example and class that starts normal.
+    """A space of pictures, and beside it one number per example and class, or pixel of a mask, that starts normal.
 
     An attacker who was given the labels has nothing to search for: the space is then the one inside.
     """
@@ -30,29 +29,30 @@ class JointLabels:
         if seen.labels is not None:
             return inside
         like = next(iter(seen.update.values()))
-        return BoundJointLabels(inside, (seen.examples, seen.classes), seen.training.loss, like)
+        return BoundJointLabels(inside, seen.examples, seen.target, like)
 
 
 @dataclass(frozen=True)
 class BoundJointLabels:
     inside: BoundSpace
-    shape: tuple[int, int]
-    loss: Loss
+    examples: int
+    target: Target
     like: Tensor
 
     def init(self, seed: Seed, name: str, restart: int) -> Latent:
         rng = seed.at("labels", name, restart).rng()
-        return {**self.inside.init(seed, name, restart), LOGITS: normal(self.shape, rng, self.like)}
+        return {
+            **self.inside.init(seed, name, restart),
+            LOGITS: normal((self.examples, *self.target.shape), rng, self.like),
+        }
 
     def labels(self, z: Latent) -> Labels:
         """As fed to the match: soft, so that they have a slope."""
-        return z[LOGITS].sigmoid() if self.loss == "binary-cross-entropy" else z[LOGITS].softmax(-1)
+        return self.target.squash(z[LOGITS])
 
     def reveal_labels(self, z: Latent) -> Labels:
-        """As reported: the likeliest class, or every class that is likelier than not."""
-        if self.loss == "binary-cross-entropy":
-            return (z[LOGITS] > 0).to(z[LOGITS])
-        return F.one_hot(z[LOGITS].argmax(-1), self.shape[1]).to(z[LOGITS])
+        """As reported: the likeliest class, or every class that is likelier than not; numbers as they are."""
+        return self.target.harden(z[LOGITS])
 
     def decode(self, z: Latent) -> Images:
         return self.inside.decode(_pictures(z))

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.fx import GraphModule
 
 from gradveil.core.defense import Defense
+from gradveil.core.own_loss import OwnLoss
 from gradveil.core.scenario import Loss
 from gradveil.core.seeds import Seed, uniform
 from gradveil.core.types import Images, Update
@@ -166,7 +167,7 @@ def _accumulate(streams: Streams, names: tuple[str, ...], values: tuple[Tensor |
             streams[name] = value if before is None else before + value
 
 
-def loss_slopes(logits: Tensor, labels: Tensor, examples: int, kind: Loss) -> tuple[Tensor, Any]:
+def loss_slopes(logits: Tensor, labels: Tensor, examples: int, kind: Loss | OwnLoss) -> tuple[Tensor, Any]:
     """dl/dlogits of each trial's mean loss, and the product of its second derivative with a tangent."""
     if kind == "binary-cross-entropy":
         p, share = torch.sigmoid(logits), 1 / (examples * logits.shape[1])
@@ -189,6 +190,10 @@ def _first(one: OneTrial) -> Update:
 
 def refuse_what_needs_autograd(one: OneTrial) -> None:
     training = one.seen.training
+    if isinstance(training.loss, OwnLoss):
+        raise CannotSweep("it writes out the slopes of the loss, and this one is the client's own")
+    if one.seen.target.is_dense:
+        raise CannotSweep("it writes out the slopes of one label a picture, and here there is one for every pixel")
     if training.steps != 1:
         raise CannotSweep(f"the client takes {training.steps} local steps")
     if training.weight_decay:

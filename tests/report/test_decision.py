@@ -1,0 +1,40 @@
+"""The sentence at the top of a page, and what it says to do."""
+
+import pytest
+from synthetic import random_run
+
+from gradveil.audit.verdict import judge
+from gradveil.report.decision import advise, state_result
+
+WORDS = {
+    "leaks": "can ",
+    "inconclusive": "stays open",
+    "not evaluated": "nothing is known",
+    "no leak found": "stronger attacks may",
+    "bounded": "at most",
+}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_sentence_says_the_word_of_the_verdict_and_no_more(seed: int) -> None:
+    run = random_run(seed)
+    verdict = judge(run)
+    said = state_result(run, verdict)
+    assert WORDS[verdict.word] in said
+    assert said[0].isupper()
+    assert said.endswith(".")
+    if verdict.word == "leaks":
+        worst = max((f.tally for f in verdict.judged if f.verdict == "leaks"), key=lambda t: t.exposed / t.scored)
+        assert f"{worst.exposed} of {worst.scored} pictures" in said
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_verdict_has_something_to_do_and_only_a_quiet_one_is_chosen(seed: int) -> None:
+    run = random_run(seed)
+    verdict = judge(run)
+    told = " ".join(advise(verdict))
+    assert told
+    quiet = [f for f in verdict.judged if f.verdict in ("no leak found", "bounded")]
+    assert ("choose" in told) == bool(quiet)
+    if verdict.word in ("inconclusive", "not evaluated"):
+        assert "not read this as protection" in told
