@@ -178,6 +178,15 @@ def test_too_short_for_anything_is_not_evaluated(tmp_path: Path) -> None:
     assert verdict_of(tmp_path / "run").word in ("inconclusive", "not evaluated")
 
 
+def test_a_step_that_was_taken_for_too_slow_is_tried_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Time that nobody uses shows nothing: what was only guessed to take too long is begun."""
+    monkeypatch.setattr(module, "measure_step", lambda *_: 1e6)
+    run_audit(limited(60, Clock()), tmp_path / "run")
+    assert {r.defense for r in records(tmp_path / "run")} == set(DEFENSES)
+
+
 def test_every_defense_has_its_turn_before_any_has_a_second_one(tmp_path: Path) -> None:
     defenses = {"none": Defense(), "noise": Gaussian(scale=1e3), "prune": Prune(ratio=0.9)}
     run_audit(limited(60, Clock(), defenses), tmp_path / "run")

@@ -145,13 +145,20 @@ class Anytime:
             if after is not None:
                 after(batch)
 
+    def _fits(self, job: Job, share: float) -> bool:
+        """By what others of its kind took. Who knows of none tries: time that nobody uses shows nothing. Only a line-up
+        that would hold up the searches is put off on a guess."""
+        if not self.speed.is_measured(job) and (share == 1.0 or not isinstance(job, LineUpCell)):
+            return True
+        return self.speed.estimate(job) <= self.remaining(share)
+
     def _batches(self, jobs: Iterable[Any], share: float) -> Iterable[list[Any]]:
         pool, batch = self.runner.pool, list[Any]()
         most = ON_A_CLUSTER if pool.ray else max(1, AHEAD * pool.workers)
         for job in jobs:
             if self.remaining(share) <= 0:
                 return
-            if job and self.speed.estimate(job) <= self.remaining(share):
+            if job and self._fits(job, share):
                 batch.append(job)
             if len(batch) == most:
                 yield batch

@@ -43,7 +43,7 @@ def measure_step(audit: Audit, compute: Compute, limit: TimeLimit, judge: Judge)
         with compute.active(), threads(1, of_torch=1 if compute.spread else torch.get_num_threads()) as submit:
             return wait_for(submit(time_search, first_of(cell), judge, PROBE), time.monotonic() + most).each
     except OutOfTime:
-        return most / (3 * FEW)
+        return most / (6 * FEW)  # a half of it may be what comes before the first step
 
 
 def clients_at_once(audit: Audit, step: float, shard: int) -> int:

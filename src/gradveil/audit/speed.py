@@ -35,8 +35,11 @@ class Speed:
     def expect(self, jobs: Iterable[Group]) -> float | None:
         """Seconds of all of them, one after the other; None where of one nothing is known."""
         jobs = [job for job in jobs if job]
-        known = all(any(kind in self.known for kind in describe(job)[0]) for job in jobs)
-        return sum(map(self.estimate, jobs)) if known else None
+        return sum(map(self.estimate, jobs)) if all(map(self.is_measured, jobs)) else None
+
+    def is_measured(self, job: Group | LineUpCell) -> bool:
+        """Whether another one of its kind has been run."""
+        return any(kind in self.known for kind in describe(job)[0])
 
     def _weight(self, job: Group | LineUpCell) -> float:
         return CANDIDATE if isinstance(job, LineUpCell) else float(is_search(job))
