@@ -243,7 +243,13 @@ def test_a_verdict_only_gains_evidence(make: Callable[[float], Audit], tmp_path:
 def test_rungs_are_fixed_and_those_that_are_no_less_are_left_out() -> None:
     clock = Clock()
     found = [rungs_of({"a": Search(clock=clock, steps=512), "b": Search(clock=clock, steps=10)}, one) for one in RUNGS]
-    assert [list(one) for one in found] == [["a@1/256"], ["a@1/64"], ["a@1/16", "b@1/16"], ["a@1/4", "b@1/4"]]
+    assert [list(one) for one in found] == [
+        ["a@1/1024"],
+        ["a@1/256"],
+        ["a@1/64"],
+        ["a@1/16", "b@1/16"],
+        ["a@1/4", "b@1/4"],
+    ]
     assert not rungs_of({"linear": linear()}, 4)
     assert [base_of(name_rung("a", rung)) for rung in (4, 16)] == ["a", "a"]
 

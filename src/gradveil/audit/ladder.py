@@ -12,7 +12,7 @@ from fractions import Fraction
 
 from gradveil.core.attack import Attack
 
-RUNGS = (256, 64, 16, 4)  # one in so many steps
+RUNGS = (1024, 256, 64, 16, 4)  # one in so many steps
 MARK = "@1/"  # no label that a user gives holds it
 
 

@@ -6,7 +6,7 @@ from collections.abc import Container, Iterable, Sequence
 from math import inf, isfinite
 from typing import TYPE_CHECKING
 
-from gradveil.audit.ladder import base_of, name_rung, rung_of
+from gradveil.audit.ladder import RUNGS, base_of, name_rung, rung_of
 from gradveil.audit.lineup_plan import LineUpCell
 from gradveil.audit.pieces import Group, in_turn
 from gradveil.audit.schedule import waves
@@ -64,7 +64,7 @@ def is_passed(group: Group, done: Container[str]) -> bool:
     """Whether all of its trials are there with more steps."""
     label = group[0].attack
     rung = rung_of(label)
-    deeper = [name_rung(base_of(label), one) for one in (64, 16, 4) if one < rung] + [base_of(label)]
+    deeper = [name_rung(base_of(label), one) for one in RUNGS if one < rung] + [base_of(label)]
     clients = [(cell, name, n) for cell in group for name in cell.scenario.names
                for n in range(cell.scenario.private.images.shape[1])]  # fmt: skip
 
