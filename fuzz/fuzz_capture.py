@@ -51,6 +51,7 @@ WRONG: dict[str, tuple[Any, ...]] = {
     "metrics": ([], {"client-0": []}, {"client-0": {"loss": "x"}}, {"a/b": {}}, {"client-0": {"loss": 10**400}}),
     "model": (3, None, "evil.py:build", "lenets", "x\ny", "x" * 2000, "resnet18"),
     "producer": (3, "\x1b[2J", "x" * 2000),
+    "declared": ([], "eval", {"batchnorm": "off"}, {"batchnorm": 3}, {"steps": "3"}, {"batchnorm": None}),
     "unknown": (1, {}),
 }  # fmt: skip
 NAMES = ("../../etc/passwd", "weights/../x", "updates/client-0", "updates//fc.bias", "/", "", "weights/", "labels/a/b",

@@ -32,12 +32,12 @@ train
 search protect calibrate
 tradeoff
 recommend
-flower
+flower nvflare
 bench
 cli
 """
 RANK = {room: rank for rank, line in enumerate(LAYERS.split("\n")) for room in line.split()}
-ALONE = {"flwr": "flower/", "dp_accounting": "dp/", "ray": "experiment/parallel/"}
+ALONE = {"flwr": "flower/", "nvflare": "nvflare/", "dp_accounting": "dp/", "ray": "experiment/parallel/"}
 PARTICIPLE = re.compile(
     r"_?(told|said|held|kept|made|seen|found|moved|checked|asked|prepared|trained|written|taken|given|drawn|joined|"
     r"sorted|stacked|shifted|changed|known|left|put|cut|split|read_off|compared|built|shown|named|counted|ordered|"

@@ -33,6 +33,8 @@ if TYPE_CHECKING:  # the same names as in `_HOME`, for checkers of types; a test
     from gradveil.config import build as build
     from gradveil.config import load as load
     from gradveil.config.audit import audit as audit
+    from gradveil.config.invert import Inverted as Inverted
+    from gradveil.config.invert import invert as invert
     from gradveil.core.attack import Attack as Attack
     from gradveil.core.attack import Reconstruction as Reconstruction
     from gradveil.core.client import local_update as local_update
@@ -101,6 +103,7 @@ _HOME = {
     "Federation": "train.settings",
     "Finding": "doctor.finding",
     "Guess": "lineup.guess",
+    "Inverted": "config.invert",
     "LocalTraining": "core.scenario",
     "METRICS": "metrics",
     "MODELS": "models",
@@ -124,6 +127,7 @@ _HOME = {
     "certificate": "dp.certify",
     "conclude": "report.conclude",
     "diagnose": "doctor.diagnose",
+    "invert": "config.invert",
     "judge": "audit.verdict",
     "load": "config",
     "local_update": "core.client",

@@ -18,6 +18,7 @@ LODA = "extractor=lenet:untrained,layers=all,steps=5,cache=false,public=digits"
 GIVEN = {
     "ats": "policy=3-1-7", "random-policy": "length=1", "precode": "size=16", "gaussian": "scale=0.01",
     "laplacian": "scale=0.01", "dpsgd": "clip=1,noise=0.05", "fedcdp": "clip=1,noise=0.05", "topk": "sparsity=0.5",
+    "percentile": "percentile=50", "svt": "gamma=0.1,noise_var=100,fraction=0.5", "local-dp": "epsilon=500",
     "prune": "ratio=0.5", "loda": LODA, "loda-1": LODA, "loda-2": LODA, "loda-3": LODA,
 }  # fmt: skip
 MIXED = ("mixup", "instahide")

@@ -88,6 +88,27 @@ def test_the_mode_of_batch_normalization_is_named() -> None:
     assert found.fits == "batch normalization was in mode batch"
 
 
+@pytest.mark.parametrize(
+    ("change", "mode"),
+    [
+        (0.0, "running statistics, which came back as they were sent (eval)"),
+        (
+            0.1,
+            "each batch's own statistics, since running statistics came back changed (batch-shared, 3 forward passes",
+        ),
+    ],
+)
+def test_the_mode_that_came_back_statistics_tell_is_named(change: float, mode: str) -> None:
+    capture = sent_by(rows(0, 2), model="convnet8", training=LocalTraining(batchnorm="batch-shared"))
+    moved = {name: capture.weights[name] + change for name in capture.weights if name.endswith("running_mean")}
+    counted = {name: capture.weights[name] + 3 for name in capture.weights if name.endswith("num_batches_tracked")}
+    assert moved
+    assert counted
+    found = replayed(replace(capture, statistics={"client-0": moved | counted}), rows(0, 2))
+    assert f"; normalized by {mode}" in found.summary
+    assert "normalized by" not in replayed(capture, rows(0, 2)).summary
+
+
 def test_fedavg_that_says_it_is_fedsgd_is_named() -> None:
     found = replayed(replace(sent_by(rows(0), training=FEDAVG), training=replace(FEDAVG, steps=1)), rows(0))
     assert found.fits == "the client took 3 local steps"

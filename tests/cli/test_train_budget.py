@@ -7,10 +7,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from gradveil.cli import main
 from gradveil.core.errors import ConfigError
+from gradveil.defenses import parse_defense
 from gradveil.dp import epsilon
+from gradveil.dp.allowance import allowance_of
 
 SMALL = ["train", "--data-option", "limit=24", "--rounds", "1", "--clients", "2", "--batch-size", "8", "--model", "mlp"]
 
@@ -110,3 +114,79 @@ def test_by_flower_it_is_kept_beside_the_run(tmp_path: Path, monkeypatch: pytest
     kept = json.loads((out / "privacy.json").read_text())
     assert kept["defense"] == "dpsgd"
     assert kept["delta"] == 1e-4
+
+
+LIMITED = [*SMALL, "--defense", "dpsgd:noise=2.0", "--bn", "eval"]
+
+
+def limited(most: float, out: Path, *more: str, rounds: int = 6) -> int:
+    arguments = [
+        word if word != "1" or LIMITED[at - 1] != "--rounds" else str(rounds) for at, word in enumerate(LIMITED)
+    ]
+    return called(*arguments, "--epsilon-at-most", str(most), "--out", str(out), *more)
+
+
+def rounds_in(out: Path) -> int:
+    return len((out / "journal.jsonl").read_text().splitlines())
+
+
+def test_the_training_ends_before_the_round_that_is_too_much(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A picture is in one noisy step a round."""
+    allowed = allowance_of(parse_defense("dpsgd:noise=2.0"), 1, 4.2, 1e-5).releases
+    assert 1 < allowed < 6
+    out = tmp_path / "run"
+    assert limited(4.2, out) == 0
+    printed = capsys.readouterr()
+    line = f"round {allowed + 1} is refused: it would raise epsilon to "
+    assert sum(line in one for one in printed.err.splitlines()) == 1
+    assert sum(line in one for one in printed.out.splitlines()) == 1
+    assert rounds_in(out) == allowed
+    assert max(int(path.stem.rpartition("-")[2]) for path in (out / "checkpoints").iterdir()) == allowed
+
+
+def test_a_larger_budget_goes_on_and_a_smaller_one_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, whole = tmp_path / "run", tmp_path / "whole"
+    assert limited(4.2, out, "--checkpoints", "6", "--quiet") == 0
+    assert limited(50.0, out, "--checkpoints", "6", "--quiet") == 0
+    assert limited(50.0, whole, "--checkpoints", "6", "--quiet") == 0
+    assert rounds_in(out) == 6
+    gone_on, at_once = (load_file(folder / "state.safetensors") for folder in (out, whole))
+    assert all(torch.equal(x, at_once[name]) for name, x in gone_on.items())
+    kept, expected = (json.loads((folder / "provenance.json").read_text())["privacy"] for folder in (out, whole))
+    assert kept == expected, "of all rounds that were played"
+    capsys.readouterr()
+    assert limited(4.2, out, "--checkpoints", "6") == 2
+    (line,) = (one for one in capsys.readouterr().err.splitlines() if one.startswith("error: "))
+    assert line.startswith("error: --epsilon-at-most: 6 rounds are played already, and round ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--defense", "dpsgd:noise=0.1", "--epsilon-at-most", "1"), "round 1 is refused: it would raise epsilon to "),
+        (("--defense", "prune", "--epsilon-at-most", "1"), "no epsilon can be kept: "),
+        (("--defense", "dpsgd", "--epsilon-at-most", "-1"), "must be above 0 and at most 1e+06, got -1"),
+        (("--defense", "dpsgd", "--epsilon-at-most", "nan"), "must be above 0 and at most 1e+06, got nan"),
+    ],
+)
+def test_what_cannot_be_kept_is_one_line_and_nothing_is_written(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert called(*SMALL, *arguments, "--out", str(out)) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: --epsilon-at-most: {said}")
+    assert not out.exists()
+
+
+@pytest.mark.flower
+def test_flower_ends_before_that_round_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    allowed = allowance_of(parse_defense("dpsgd:noise=2.0"), 1, 4.2, 1e-5).releases
+    out = tmp_path / "run"
+    assert limited(4.2, out, "--engine", "flower") == 0
+    assert f"round {allowed + 1} is refused" in capsys.readouterr().out
+    assert len((out / "rounds.jsonl").read_text().splitlines()) == allowed

@@ -21,6 +21,7 @@ from gradveil.wire import encoded_size
 
 PAGE = ROOT / "docs/methods/update-defenses.md"
 TEXT = PAGE.read_text()
+NEIGHBORS = ("percentile", "svt", "local-dp")  # of other frameworks
 
 
 def test_the_code_runs() -> None:
@@ -36,7 +37,9 @@ def test_the_command_gives_a_stack_in_its_order() -> None:
     assert stacks == [Stack((Clip(clip=1.0), Gaussian(scale=0.5))), Stack((TopK(sparsity=0.9), Qsgd(bits=3)))]
 
 
-@pytest.mark.parametrize("name", ["gaussian", "laplacian", "clip", "prune", "topk", "sign", "uniform", "qsgd"])
+@pytest.mark.parametrize(
+    "name", ["gaussian", "laplacian", "clip", "prune", "topk", "sign", "uniform", "qsgd", *NEIGHBORS]
+)
 def test_every_defense_has_a_section_and_its_options_are_named(name: str) -> None:
     assert re.search(rf"^## .*\b{name}\b", TEXT, re.MULTILINE)
     assert all(f"`{option}" in TEXT for option in options_of(DEFENSES[name]))
@@ -44,7 +47,16 @@ def test_every_defense_has_a_section_and_its_options_are_named(name: str) -> Non
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("none", {}), ("prune", {"ratio": 0.5}), ("topk", {}), ("sign", {}), ("uniform", {}), ("qsgd", {})],
+    [
+        ("none", {}),
+        ("prune", {"ratio": 0.5}),
+        ("topk", {}),
+        ("sign", {}),
+        ("uniform", {}),
+        ("qsgd", {}),
+        ("percentile", {}),
+        ("svt", {}),
+    ],
 )
 def test_the_bytes(name: str, options: dict) -> None:
     rng = torch.Generator().manual_seed(0)

@@ -10,6 +10,7 @@ from loops import CLASSES, LOOPS, Loop, dataset
 
 from gradveil.capture import Capture
 from gradveil.config.schema import AuditConfig, ScenarioConfig
+from gradveil.core.choice import Choice
 from gradveil.core.local_training import LocalTraining
 from gradveil.doctor.finding import Finding
 from gradveil.doctor.replay import look_at_replay
@@ -26,7 +27,7 @@ def diagnose(loop: Loop, declared: LocalTraining | None = None) -> list[Finding]
         shape=dataset().shape, classes=CLASSES, normalization=None,
     )  # fmt: skip
     scenario = ScenarioConfig(capture="round.safetensors", data="photos", data_options={"size": 16, "count": 48})
-    config = AuditConfig(scenario=replace(scenario, batch_size=6))
+    config = AuditConfig(scenario=replace(scenario, batch_size=6), defense={"none": Choice(name="none")})
     subject = Subject(
         config=config, by_budget={}, model=model.eval(), dataset=dataset(), training=training, capture=capture
     )

@@ -24,6 +24,9 @@ from gradveil.engine.distance import Cosine
 from gradveil.engine.labels import infer_labels
 from gradveil.engine.matcher import Loop, OneTrial, Vmap
 from gradveil.engine.soft_steps import soften_steps
+from gradveil.lineup.candidates import Gallery
+from gradveil.lineup.client import Client, places_of
+from gradveil.lineup.hold import LineUp
 from gradveil.metrics import align
 from gradveil.models import MODELS
 
@@ -136,3 +139,16 @@ def test_through_three_steps_of_adam_more_is_seen_than_by_who_takes_it_for_sgd()
     as_sgd = count_named(scenario, LocalTraining(steps=3, rate=1e-3), steps=300)
     assert through > as_sgd
     assert through >= 5  # of 8
+
+
+@pytest.mark.more
+def test_three_steps_of_adam_hide_no_picture_from_a_line_up() -> None:
+    scenario = client_of_adam()
+    photos = data.load("photos", size=16, count=60)
+    gallery = Gallery(images=photos.images[8:], labels=photos.targets[8:])
+    lineup = LineUp(scenario=scenario, defense=Defense(), gallery=gallery, seed=Seed(0), standins=2)
+    client = Client.of(scenario, lineup.defense)
+    places = [place for number in range(2) for place in places_of(scenario, number)]
+    found = lineup.hold(places, [[client.play(place, place.picture, Seed(0)).update] for place in places])
+    assert [one.ranks[0] for one in found] == [1] * 8
+    assert {one.kind for one in found} == {"exact"}

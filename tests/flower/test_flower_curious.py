@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from flower_toys import Nodes, identity, reply_with, small_net, state_of, step
-from flwr.app import Array, ArrayRecord, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
 from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
     FedAdam,
@@ -24,7 +24,10 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import gradveil.flower
 from gradveil import capture
+from gradveil.capture.mode import describe_mode
+from gradveil.capture.preflight import check_capture
 from gradveil.capture.replay import replay
+from gradveil.core.local_training import BatchNorm
 from gradveil.core.own_loss import OwnLoss, as_own_loss
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.target import Target
@@ -72,6 +75,20 @@ def test_the_strategy_ends_with_the_same_weights(inner: Callable[[], Strategy], 
     assert all(torch.equal(alone[name], watched[name]) for name in alone)
 
 
+def test_counters_that_flower_averaged_to_floats_come_back_whole(tmp_path: Path) -> None:
+    """A model loads the average into a whole number, and sends that."""
+
+    def counts(message: Message) -> Message:
+        after = dict(step(message))
+        after["1.num_batches_tracked"] = after["1.num_batches_tracked"].long() + 1
+        return reply_with(message, after, loss=0.1)
+
+    trained(curious(tmp_path), {100: counts, 101: counts}, rounds=3)
+    assert [len(line["kept"]) for line in read_rounds(tmp_path)] == [2, 2, 2]
+    one, three = (capture.load(tmp_path / f"round-000{number}.safetensors").weights for number in (1, 3))
+    assert three["1.num_batches_tracked"] > one["1.num_batches_tracked"]
+
+
 def test_a_capture_holds_the_model_and_every_update_by_node(tmp_path: Path) -> None:
     trained(curious(tmp_path), sound())
     before = state_of(small_net())
@@ -83,7 +100,8 @@ def test_a_capture_holds_the_model_and_every_update_by_node(tmp_path: Path) -> N
             torch.testing.assert_close(update, torch.full_like(update, -0.1 * (k + 1)), atol=1e-6, rtol=0)
         assert seen.metrics[name]["loss"] == pytest.approx(0.1 * (k + 1))
     assert set(seen.updates["node-100"]) == {n for n, _ in small_net().named_parameters()}
-    assert (seen.round, seen.training, seen.examples["node-100"]) == (1, LocalTraining(rate=0.5), 4)
+    seen_mode = LocalTraining(rate=0.5, batchnorm="batch-shared")  # statistics came back changed
+    assert (seen.round, seen.training, seen.examples["node-100"]) == (1, seen_mode, 4)
     assert capture.load(tmp_path / "round-0002.safetensors").round == 2
 
 
@@ -164,7 +182,7 @@ BAD: dict[str, tuple[Answer, str]] = {
     "other metrics": (lambda m: reply_with(m, step(m)), "records of another form"),
     "no arrays": (lambda m: Message(RecordDict(), reply_to=m), "holds 0 records"),
     "error": (lambda m: Message(Error(code=7, reason="left"), reply_to=m), "error 7: left"),
-    "raises": (raises, "error 2: no memory"),
+    "raises": (raises, "error 2: no\nmemory"),
     "gone": (gone, "error 3: Node unavailable"),
     "intruder": (intruder, "no reply in time"),
     "never": (lambda m: None, "no reply in time"),
@@ -240,12 +258,86 @@ def test_clients_that_trained_otherwise_are_in_a_capture_of_their_own(tmp_path: 
     assert (two.clients, two.training.steps) == (("node-300",), 16)
 
 
-def test_statistics_are_captured_where_they_are_shared(tmp_path: Path) -> None:
-    report = Protocol(training=LocalTraining(batchnorm="batch-shared"), shape=(1, 8, 8), classes=3)
-    trained(CuriousServer(fed_avg(), tmp_path, report), sound(2), rounds=1)
+BUFFERS = {"1.running_mean", "1.running_var", "1.num_batches_tracked"}
+
+
+@pytest.mark.parametrize("declared", ["eval", "batch", "batch-shared"])
+def test_statistics_that_came_are_captured_whatever_was_declared(declared: BatchNorm, tmp_path: Path) -> None:
+    said = Protocol(training=LocalTraining(batchnorm=declared), shape=(1, 8, 8), classes=3)
+    trained(CuriousServer(fed_avg(), tmp_path, said), sound(2), rounds=1)
     seen = capture.load(tmp_path / "round-0001.safetensors")
-    assert set(seen.statistics["node-100"]) == {"1.running_mean", "1.running_var"}
+    assert set(seen.statistics["node-100"]) == BUFFERS
     torch.testing.assert_close(seen.statistics["node-101"]["1.running_mean"], torch.full((2,), 0.2))
+    assert seen.training.batchnorm == "batch-shared"
+    (line,) = read_rounds(tmp_path)
+    if declared == "batch-shared":
+        assert (seen.declared, line.get("batchnorm")) == ({}, None)
+    else:
+        assert seen.declared == {"batchnorm": declared}
+        assert line["batchnorm"] == {"declared": declared, "seen": "batch-shared"}
+        assert any(f"was declared {declared}" in note for note in check_capture(seen, small_net()))
+    assert describe_mode(seen, "node-100").startswith("each batch's own statistics")
+    assert "1 forward pass by its counters" in describe_mode(seen, "node-100")
+
+
+def parameters_only(size: float) -> Answer:
+    def answer(message: Message) -> Message:
+        before = tensors_of(message.content["arrays"])  # type: ignore[arg-type]
+        return reply_with(message, {**step(message, size), **{name: before[name] for name in BUFFERS}})
+
+    return answer
+
+
+@pytest.mark.parametrize("declared", ["eval", "batch-shared"])
+def test_statistics_that_stayed_say_that_clients_normalized_by_them(declared: BatchNorm, tmp_path: Path) -> None:
+    said = Protocol(training=LocalTraining(batchnorm=declared), shape=(1, 8, 8), classes=3)
+    trained(CuriousServer(fed_avg(), tmp_path, said), {1: parameters_only(0.1), 2: parameters_only(0.2)}, rounds=1)
+    seen = capture.load(tmp_path / "round-0001.safetensors")
+    assert (seen.training.batchnorm, seen.declared) == (declared, {})
+    assert describe_mode(seen, "node-1").endswith("(eval)")
+    notes = [note for note in check_capture(seen, small_net()) if "seems to be eval" in note]
+    assert len(notes) == (2 if declared == "batch-shared" else 0)
+
+
+def test_all_numbers_that_came_are_kept(tmp_path: Path) -> None:
+    def answer(message: Message) -> Message:
+        metrics = MetricRecord({"num-examples": 4, "loss": 0.5, "by-class": [0.25, 0.75], "bad": math.nan})
+        more = ConfigRecord({"seconds": 2.5, "device": "cpu", "done": True})
+        records = {"arrays": record_of(step(message)), "metrics": metrics, "more": more}
+        return Message(RecordDict(records), reply_to=message)
+
+    trained(CuriousServer(FedMedian(fraction_evaluate=0.0), tmp_path, PROTOCOL), {1: answer, 2: answer}, rounds=1)
+    seen = capture.load(tmp_path / "round-0001.safetensors").metrics["node-1"]
+    assert math.isnan(seen["bad"])
+    found = {key: value for key, value in seen.items() if key != "bad"}
+    assert found == {"num-examples": 4, "loss": 0.5, "by-class.0": 0.25, "by-class.1": 0.75, "seconds": 2.5, "done": 1}
+
+
+def test_more_numbers_than_a_capture_takes_are_counted_and_the_round_is_captured(tmp_path: Path) -> None:
+    def answer(message: Message) -> Message:
+        many = MetricRecord({"num-examples": 4, "many": [0.1] * 20_000, "n" * 60: 1.0})
+        return Message(RecordDict({"arrays": record_of(step(message)), "metrics": many}), reply_to=message)
+
+    trained(CuriousServer(FedMedian(fraction_evaluate=0.0), tmp_path, PROTOCOL), {1: answer, 2: answer}, rounds=1)
+    assert len(capture.load(tmp_path / "round-0001.safetensors").metrics["node-1"]) == 5_000
+    assert read_rounds(tmp_path)[0]["metrics_left_out"] == {"node-1": 15_002, "node-2": 15_002}
+
+
+def test_examples_are_those_that_the_strategy_weighs_by(tmp_path: Path) -> None:
+    def answer(message: Message) -> Message:
+        metrics = MetricRecord({"num-examples": 99, "pictures": 7})
+        return Message(RecordDict({"arrays": record_of(step(message)), "metrics": metrics}), reply_to=message)
+
+    inner = FedAvg(fraction_evaluate=0.0, weighted_by_key="pictures")
+    trained(CuriousServer(inner, tmp_path, PROTOCOL), {1: answer, 2: answer}, rounds=1)
+    assert capture.load(tmp_path / "round-0001.safetensors").examples == {"node-1": 7, "node-2": 7}
+
+
+def test_reasons_are_kept_whole(tmp_path: Path) -> None:
+    reason = " and ".join(f"layer {number} has no memory" for number in range(500))
+    failed: Answer = lambda m: Message(Error(code=7, reason=reason), reply_to=m)  # noqa: E731
+    trained(curious(tmp_path), {**sound(2), 666: failed}, rounds=1)
+    assert read_rounds(tmp_path)[0]["left_out"]["node-666"] == f"error 7: {reason}"
 
 
 def test_a_round_that_cannot_be_written_as_a_capture_goes_on(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_the_verdict_comes_first_with_what_it_rests_on(folder):
     top = words(page.split('<section id="pictures">')[0])
     assert f"<h1>{escape(state_result(read_run(folder), verdict))}</h1>" in page.replace("\u00a0", " ")
     assert f'<span class="pill {verdict.word}">{verdict.word}</span>' in page
-    assert all(escape(sentence.split("`")[0]) in page for sentence in advise(read_run(folder), verdict))
+    assert all(escape(sentence.split("`")[0]) in page for sentence in advise(verdict))
     assert verdict.under in top
     for finding in verdict.judged:
         if finding.verdict == verdict.word:

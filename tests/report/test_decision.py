@@ -32,7 +32,7 @@ def test_the_sentence_says_the_word_of_the_verdict_and_no_more(seed: int) -> Non
 def test_every_verdict_has_something_to_do_and_only_a_quiet_one_is_chosen(seed: int) -> None:
     run = random_run(seed)
     verdict = judge(run)
-    told = " ".join(advise(run, verdict))
+    told = " ".join(advise(verdict))
     assert told
     quiet = [f for f in verdict.judged if f.verdict in ("no leak found", "bounded")]
     assert ("choose" in told) == bool(quiet)

@@ -16,6 +16,7 @@ from torch import Generator
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, DiskError, LockedError
 from gradveil.core.types import Batch, Update
+from gradveil.defenses.gaussian import Gaussian
 from gradveil.experiment import journal
 from gradveil.models import load_weights
 from gradveil.train import federated as local
@@ -174,6 +175,17 @@ def test_a_killed_run_ends_with_the_same_bits(
     for name in ("round-000002.safetensors", "round-000008.safetensors"):
         first, second = ((tmp_path / run / "checkpoints" / name).read_bytes() for run in ("whole", "killed"))
         assert first == second
+
+
+def test_the_noise_of_a_round_that_is_played_again_is_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two noises on one update the mean has less. A file has tensors by name, and a model has another order."""
+    monkeypatch.setattr(local, "SAVE_EVERY", 0.0)
+    assert (names := [name for name, _ in normalized_model().named_parameters()]) != sorted(names)
+    noisy = Gaussian(scale=0.1)
+    whole = run(tmp_path / "whole", defense=noisy)
+    with pytest.raises(Killed):
+        run(tmp_path / "killed", 3, defense=noisy)
+    assert far(run(tmp_path / "killed", defense=noisy).model, whole.model) == 0
 
 
 def test_a_kill_inside_a_round_and_a_torn_journal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -109,20 +109,25 @@ class AutoAttack(Attack):
         return tuple(dict.fromkeys(file for stage in self.stages.values() for file in stage.networks()))
 
     def reconstruct(self, seen: Observation, seed: Seed, compute: Compute = Compute()) -> Reconstruction:
-        best: Reconstruction | None = None
-        score = torch.full((len(seen.names),), torch.inf)
-        left, notes = list(range(len(seen.names))), []
-        for name, stage in self.stages.items():
-            try:
-                stage.check(seen.take(left))
-                got = compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
-            except NotApplicableError as error:
-                notes.append(f"{name} left out: {error}")
-                continue
-            best, score = keep_better(best or got, got, score, left)
-            left = [client for client in left if not best.loss[client] < EXPLAINED]
-            if not left:
-                break
-        if best is None:
-            raise NotApplicableError(f"no stage applies, {'; '.join(notes)}", key="autoattack")
-        return replace(best, notes=(*best.notes, *notes))
+        return run_stages(seen, self.stages.items(), seed, compute)
+
+
+def run_stages(seen: Observation, stages: Iterable[tuple[str, Attack]], seed: Seed, compute: Compute) -> Reconstruction:
+    """Each stage on the clients whose updates those before it left unexplained; the best for each client."""
+    best: Reconstruction | None = None
+    score = torch.full((len(seen.names),), torch.inf)
+    left, notes = list(range(len(seen.names))), []
+    for name, stage in stages:
+        try:
+            stage.check(seen.take(left))
+            got = compare(stage.reconstruct(seen.take(left), seed.at(name), compute), seen.take(left))
+        except NotApplicableError as error:
+            notes.append(f"{name} left out: {error}")
+            continue
+        best, score = keep_better(best or got, got, score, left)
+        left = [client for client in left if not best.loss[client] < EXPLAINED]
+        if not left:
+            break
+    if best is None:
+        raise NotApplicableError(f"no stage applies, {'; '.join(notes)}", key="autoattack")
+    return replace(best, notes=(*best.notes, *notes))

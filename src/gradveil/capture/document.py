@@ -34,7 +34,7 @@ LARGEST_FLOAT = 1.7976931348623157e308
 LARGEST_PICTURE = 25_000_000  # numbers
 KEYS = {
     "version", "round", "training", "examples", "shape", "classes", "normalization", "model", "defense", "aggregate",
-    "metrics", "producer", "target",
+    "metrics", "producer", "target", "declared",
 }  # fmt: skip
 NEEDED = {"version", "round", "training", "examples", "shape", "classes"}
 OWN, LONGEST_NAME = re.compile(r"[A-Za-z0-9_.+ -]+\.py:[A-Za-z_][A-Za-z0-9_]*"), 200  # of a loss of the client's own
@@ -65,6 +65,8 @@ def format_document(capture: Capture) -> str:
     }
     if capture.target is not None:
         content["target"] = {"shape": list(capture.target.shape), "kind": capture.target.kind}
+    if capture.declared:
+        content["declared"] = dict(capture.declared)
     return json.dumps(content, sort_keys=True, allow_nan=False)
 
 
@@ -97,6 +99,7 @@ def parse_document(text: str, where: str) -> dict[str, Any]:
         "normalization": _normalization(found.get("normalization"), f"{where}: normalization", shape[0]),
         "aggregate": whole(found.get("aggregate", 1), f"{where}: aggregate", 1, MOST_CLIENTS),
         "metrics": _metrics(found.get("metrics", {}), f"{where}: metrics"),
+        "declared": _declared(found.get("declared", {}), f"{where}: declared"),
         **{key: _text(found.get(key, ""), f"{where}: {key}") for key in ("model", "defense", "producer")},
     }
 
@@ -197,6 +200,13 @@ def _loss(value: Any, where: str) -> Loss | OwnLoss:
     return OwnLoss(value)
 
 
+def _declared(value: Any, where: str) -> dict[str, str]:
+    found = _table(value, where)
+    if strange := sorted(set(found) - {"batchnorm"}):
+        raise unknown("key", strange[0][:60], ["batchnorm"], where)
+    return {name: _setting(name, one, "", f"{where}.{name}") for name, one in found.items()}
+
+
 def _metrics(value: Any, where: str) -> dict[str, dict[str, float]]:
     return {client_name(name, where): _metrics_of(one, f"{where}.{name}") for name, one in _table(value, where).items()}
 
@@ -207,6 +217,11 @@ def _metrics_of(value: Any, where: str) -> dict[str, float]:
         _text(k, where): math.nan if v is None else _number(v, f"{where}.{k[:60]}", LARGEST_FLOAT)
         for k, v in found.items()
     }
+
+
+def parse_training(table: Mapping[str, Any], where: str) -> LocalTraining:
+    """Settings of a local training by name, as a capture has them."""
+    return _training(dict(table), where, VERSION)
 
 
 def _training(value: Any, where: str, version: int) -> LocalTraining:

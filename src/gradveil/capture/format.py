@@ -43,6 +43,7 @@ class Capture:
     metrics: Mapping[str, Mapping[str, float]] = field(default_factory=dict)  # client -> what came with the reply
     producer: str = ""
     target: Target | None = None  # what a picture is answered with; None: one of the classes, or several
+    declared: Mapping[str, str] = field(default_factory=dict)  # settings that what was seen contradicts, as declared
 
     @property
     def answer(self) -> Target:

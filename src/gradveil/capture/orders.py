@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 from math import comb
 
@@ -20,6 +21,12 @@ def count_orders(training: LocalTraining, count: int) -> int:
         orders *= comb(left, min(size, left))
         left -= min(size, left)
     return orders
+
+
+def every_order_is_tried(training: LocalTraining, count: int) -> bool:
+    """Whether the order is all that a client draws, and there are few enough of them."""
+    only = training.shuffles and not replace(training, order="known").draws
+    return only and 1 < count_orders(training, count) <= MOST
 
 
 def list_orders(training: LocalTraining, count: int) -> Iterator[list[int]]:

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 
 from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture, Normalization
-from gradveil.capture.layout import buffer_of, nearest, short
+from gradveil.capture.layout import nearest, short
+from gradveil.capture.mode import count_steps, list_moved
+from gradveil.capture.names import rename_for, without_prefixes
 from gradveil.core.client import BATCH_NORMS, parameters_of
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES, find_defense
@@ -82,11 +84,23 @@ def _check_statistics(capture: Capture, client: str, here: str) -> None:
     """Running statistics that moved were taken in training mode."""
     if capture.training.batchnorm == "batch-shared":
         return
-    for name, tensor in capture.statistics.get(client, {}).items():
-        sent = capture.weights[buffer_of(name)]
-        if tensor.is_floating_point() and not torch.allclose(tensor, sent.to(tensor.dtype), rtol=1e-4, atol=1e-6):
-            problem = f"is {capture.training.batchnorm}, but {client} sent other statistics of {name} than it got"
-            raise ConfigError(f"{here}: {problem}, say batch-shared")
+    if moved := list_moved(capture.weights, capture.statistics.get(client, {})):
+        problem = f"is {capture.training.batchnorm}, but {client} sent other statistics of {moved[0]} than it got"
+        raise ConfigError(f"{here}: {problem}, say batch-shared")
+
+
+def _strange_statistics(capture: Capture) -> Iterator[str]:
+    """What the running statistics say that came back, where the capture says otherwise."""
+    training = capture.training
+    if declared := capture.declared.get("batchnorm"):
+        yield f"batchnorm was declared {declared}, and running statistics came back changed: it is {training.batchnorm}"
+    for client, back in capture.statistics.items():
+        moved, steps = list_moved(capture.weights, back), count_steps(capture.weights, back)
+        if not moved and training.batchnorm == "batch-shared":
+            yield f"batchnorm is batch-shared, but {client} sent running statistics as it got them: it seems to be eval"
+        said = training.for_examples(capture.examples[client] or 1).steps
+        if moved and steps is not None and capture.examples[client] and steps != said:
+            yield f"{client} counted {steps} forward passes in training mode, the capture says {said} steps"
 
 
 def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
@@ -94,6 +108,7 @@ def _strange(capture: Capture, model: nn.Module) -> Iterator[str]:
     layers = any(isinstance(layer, BATCH_NORMS) for layer in model.modules())
     if training.batchnorm != "eval" and not layers:
         yield f"batchnorm is {training.batchnorm}, but the model has no batch normalization: it changes nothing"
+    yield from _strange_statistics(capture)
     if capture.normalization is None and not isinstance(model, NormalizesInput):
         missed = "if the client normalizes its pictures, the attacks look for normalized ones"
         yield f"normalization is null: {missed}; `normalize` takes its constants"
@@ -137,7 +152,10 @@ def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") ->
                 f"{where}: model: the capture does not name one, set `model` to a name or to file.py:factory"
             )
         raise unknown("model", capture.model[:100], MODELS, f"{where}: model")
-    model = as_sent(bare_model(spec or capture.model, capture, capture.normalization), capture.weights)
+    model = as_sent(
+        bare_model(spec or capture.model, capture, capture.normalization), without_prefixes(capture.weights)
+    )
+    capture, _ = rename_for(capture, model)
     _check_names(model.state_dict(), capture.weights, where)
     _check_parameters(model, capture, where)
     model.load_state_dict(dict(capture.weights), strict=True)

@@ -6,15 +6,19 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import cosine, length
 from gradveil.capture.causes import CAUSES
+from gradveil.capture.causes.rounding import Undecided, find_undecided
 from gradveil.capture.causes.story import Evidence, Story, relative_error, train_once
+from gradveil.capture.decoys import draws_explain, explains_best
 from gradveil.capture.format import Capture, Normalization
-from gradveil.capture.orders import list_orders
+from gradveil.capture.mode import describe_mode
+from gradveil.capture.orders import every_order_is_tried, list_orders
 from gradveil.capture.preflight import pattern
 from gradveil.capture.scenario import captured_scenario
 from gradveil.core.client import in_client_mode, local_update, parameters_of
@@ -29,8 +33,6 @@ from gradveil.engine.estimate_training import estimate_training
 TOLERANCE = 1e-3  # relative error: machines and frameworks round differently, pictures differ by far more
 HALF = 1e-2  # of an update that was sent in 16 bits
 LOST = 2**-22  # of the weights' length: what w_sent - w_after loses in float32
-DRAWN, FURTHER = 8, 1.5  # rounds that are played with draws of their own, and what may be further than they are
-DECOYS, FEWEST_DECOYS = 64, 19  # with 19, pictures that are not the client's pass once in twenty
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,7 @@ class Replay:
     cosine: float
     fits: str = ""  # what would explain the update, if something else does
     fit_error: float | None = None
+    mode: str = ""  # what the client normalized by, where the statistics that it sent back tell
     pattern: str = ""  # what a defense leaves behind, where one seems to have been at work
 
     @property
@@ -49,6 +52,8 @@ class Replay:
         found = f"{self.status}, relative error {self.error:.2g}, cosine {self.cosine:.4f}"
         if self.fits:
             found += f"; it fits if {self.fits} (relative error {self.fit_error:.2g})"
+        if self.mode:
+            found += f"; normalized by {self.mode}"
         return f"{found}; a defense may have been at work: {self.pattern}" if self.pattern else found
 
 
@@ -56,27 +61,47 @@ def replay(
     capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None = None,
     decoys: Batch | None = None, constants: Normalization | None = None,
 ) -> Replay:  # fmt: skip
-    """Train on `batch` as the capture says.
+    """Train on `batch` as the capture says and, if that does not lead there, with one thing changed at a time.
 
     `decoys` are other pictures, which must explain the update worse; `constants` are those that the data suggests.
     """
+    found = _explain(capture, model, client, batch, defense, decoys, constants)
+    return replace(found, mode=describe_mode(capture, client))
+
+
+def _explain(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None,
+    decoys: Batch | None, constants: Normalization | None,
+) -> Replay:  # fmt: skip
+    found = compare(capture, model, client, batch, defense, decoys)
+    if found.status == "reproduced":
+        return found
+    nothing = ("", math.inf)
+    name, best = min(explanations(capture, model, client, batch, constants), key=lambda pair: pair[1], default=nothing)
+    if best <= tolerance(capture, client):
+        return replace(found, status="not reproduced", fits=name, fit_error=best, pattern="")
+    return found
+
+
+def compare(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, defense: Defense | None = None,
+    decoys: Batch | None = None,
+) -> Replay:  # fmt: skip
+    """Train on `batch` as the capture says, and nothing else."""
     update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
     allowed, training = tolerance(capture, client), capture.training.for_examples(len(batch.images))
+    unsure = {} if training.optimizer == "sgd" else find_undecided(model, batch, training)
     own = train_once(model, batch, training)
-    error, angle = relative_error(update, own), cosine(own, update)
+    error, angle = relative_error(update, own, unsure), cosine(own, update)
     if error <= allowed or _defense_explains(model, batch, training, defense, update, allowed):
         return Replay(status="reproduced", error=error, cosine=angle)
-    if training.order == "unknown" and (found := best_order(model, batch, training, update)) <= allowed:
+    if training.shuffles and (found := best_order(model, batch, training, update, unsure)) <= allowed:
         return Replay(status="reproduced", error=found, cosine=angle)
-    name, best = min(
-        explanations(capture, model, client, batch, constants), key=lambda pair: pair[1], default=("", error)
-    )
-    if best <= allowed:
-        return Replay(status="not reproduced", error=error, cosine=angle, fits=name, fit_error=best)
     left = pattern(update)
     # nobody changed it: then another picture of the same kind is the likelier reason
-    changed = bool(left) or training.draws or not (defense is None or defense.is_none)
-    known = changed and decoys is not None and _explains_best(model, training, update, angle, batch, decoys)
+    drawn = training.draws and not every_order_is_tried(training, len(batch.images))
+    changed = bool(left) or drawn or not (defense is None or defense.is_none)
+    known = changed and decoys is not None and explains_best(model, training, update, batch, decoys)
     known = known and (bool(left) or not training.draws or draws_explain(model, batch, training, update))
     return Replay(status="alike" if known else "not reproduced", error=error, cosine=angle, pattern=left)
 
@@ -91,20 +116,15 @@ def tolerance(capture: Capture, client: str) -> float:
     return max(HALF if half else TOLERANCE, lost)
 
 
-def best_order(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> float:
+def best_order(
+    model: nn.Module, batch: Batch, training: LocalTraining, update: Update, unsure: Undecided | None = None
+) -> float:
     """The least relative error over all orders of the pictures, where those are few enough to try."""
+    if replace(training, order="known").draws:
+        return math.inf  # masks and crops are not known either
     known = replace(training, order="known")
     each = (Batch(batch.images[rows], batch.labels[rows]) for rows in list_orders(training, len(batch.images)))
-    return min((relative_error(update, train_once(model, one, known)) for one in each), default=math.inf)
-
-
-def draws_explain(model: nn.Module, batch: Batch, training: LocalTraining, update: Update) -> bool:
-    """Whether the update is as far from one without draws as those are that a client with these pictures draws."""
-    client, free = in_client_mode(model, training), train_once(model, batch, training)
-    params = parameters_of(client)
-    rngs = [Seed().at("replay", number).rng() for number in range(DRAWN)]
-    each = [local_update(client, params, batch, training, Defense(), rng) for rng in rngs]
-    return relative_error(free, update) <= FURTHER * max(relative_error(free, one) for one in each)
+    return min((relative_error(update, train_once(model, one, known), unsure) for one in each), default=math.inf)
 
 
 def _defense_explains(
@@ -116,38 +136,30 @@ def _defense_explains(
     return relative_error(update, train_once(model, batch, training, defense)) <= allowed
 
 
-def _explains_best(
-    model: nn.Module, training: LocalTraining, update: Update, angle: float, batch: Batch, decoys: Batch
-) -> bool:
-    """The update was changed, but these pictures explain it better than any others do under the same labels.
-
-    Labels decide most of an update's direction, so other labels would make any picture of the right class look right.
-    """
-    count = len(batch.images)
-    starts = range(max(0, len(decoys.images) - count + 1))[:: max(1, (len(decoys.images) - count) // DECOYS)]
-    if len(starts) < FEWEST_DECOYS:
-        return False
-    others = (Batch(decoys.images[start : start + count], batch.labels) for start in starts)
-    return all(cosine(train_once(model, other, training), update) < angle for other in others)
-
-
 def explanations(
     capture: Capture, model: nn.Module, client: str, batch: Batch, constants: Normalization | None = None
 ) -> Iterator[tuple[str, float]]:
     """One thing changed at a time, as far as that is quick, and the relative error that is left."""
     training = capture.training.for_examples(len(batch.images))
-    story, evidence = Story(model=model, batch=batch, training=training), evidence_of(capture, client, constants)
+    story = Story(model=model, batch=batch, training=training)
+    evidence = evidence_of(capture, model, client, batch, constants)
     for cause in CAUSES.values():
         for attempt in cause.attempts(story, evidence) if cause.quick else ():
             if attempt.quick:
                 yield attempt.name, evidence.error(attempt.story)
 
 
-def evidence_of(capture: Capture, client: str, constants: Normalization | None = None) -> Evidence:
+def evidence_of(
+    capture: Capture, model: nn.Module, client: str, batch: Batch, constants: Normalization | None = None
+) -> Evidence:
     """What came from the client."""
-    update = {name: tensor.float() for name, tensor in capture.updates[client].items()}
-    allowed = tolerance(capture, client)
-    return Evidence(update=update, weights=capture.weights, tolerance=allowed, constants=constants)
+    return Evidence(
+        update={name: tensor.float() for name, tensor in capture.updates[client].items()},
+        weights=capture.weights,
+        tolerance=tolerance(capture, client),
+        constants=constants,
+        undecided=cache(lambda: find_undecided(model, batch, capture.training)),
+    )
 
 
 def search(capture: Capture, model: nn.Module, client: str, images: Tensor, labels: Tensor) -> int:

@@ -29,6 +29,16 @@ class Found:
     gallery_labels: Tensor | None  # [picture, class]
     public: Batch | None
 
+    @property
+    def decoys(self) -> Batch | None:
+        """What no captured client holds."""
+        if self.gallery is None or self.gallery_labels is None:
+            return self.public
+        if self.public is None:
+            return Batch(self.gallery, self.gallery_labels)
+        both = zip((self.gallery, self.gallery_labels), (self.public.images, self.public.labels), strict=True)
+        return Batch(*(torch.cat(pair) for pair in both))
+
 
 def find(
     capture: Capture, model: nn.Module, groups: Mapping[int, Sequence[str]], dataset: Dataset, given: Sequence[int] = ()

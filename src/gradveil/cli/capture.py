@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradveil.cli._help import DATA_OPTION, LOSS_FORM, MODEL_FORM, NORMALIZE, NORMALIZE_FORM, PAIR_FORM, PICTURES_FORM
+from gradveil.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from gradveil.capture import Capture
@@ -93,10 +94,71 @@ def check(
     report(diagnose_config(config_of(None, given), {}, seconds, CAPTURED), as_json)
 
 
+@capture.command("from-nvflare")
+def from_nvflare(
+    sent: Annotated[
+        Path,
+        typer.Argument(
+            help="File with the weights sent: a DXO or shareable of NVFlare.", metavar="SENT", show_default=False
+        ),
+    ],
+    update: Annotated[
+        list[str],
+        typer.Option(help="A client and the file with its answer.", metavar="CLIENT=FILE", show_default=False),
+    ],
+    shape: Annotated[
+        str, typer.Option(help="Channels, height and width of a picture.", metavar="C,H,W", show_default=False)
+    ],
+    classes: Annotated[int, typer.Option(help="Number of classes.", show_default=False)],
+    out: Annotated[Path, typer.Option(help="Capture file to write.", metavar="FILE", show_default=False)],
+    examples: Annotated[
+        list[str] | None, typer.Option(help="A client and its number of pictures.", metavar="CLIENT=N")
+    ] = None,
+    training: Annotated[
+        list[str] | None,
+        typer.Option(help="A setting of the local training, such as rate=0.1 (docs/captures.md).", metavar="KEY=VALUE"),
+    ] = None,
+    model: Annotated[str, typer.Option(help="Name of the model in `gradveil list models`.", metavar="NAME")] = "",
+    defense: Annotated[str, typer.Option(help="What the clients say they ran.", metavar="NAME[:k=v,...]")] = "",
+) -> None:
+    """Make a capture of a round of NVFlare from files that `DXO.to_file` wrote.
+
+    [bold]Example[/bold]
+
+    gradveil capture from-nvflare global.fobs --update site-1=site-1.fobs --shape 3,32,32 --classes 10
+    --out round.safetensors
+    """
+    from gradveil.capture import save
+    from gradveil.capture.document import parse_training
+    from gradveil.core.choice import parse_pairs
+    from gradveil.nvflare import convert
+
+    settings = parse_pairs(training or [], "training")
+    found = convert(
+        sent, parse_pairs(update, "update", texts=True), shape=read_shape(shape), classes=classes,
+        examples=parse_pairs(examples or [], "examples"),
+        training=parse_training(settings, "training") if settings else None, model=model, defense=defense,
+    )  # fmt: skip
+    typer.echo(f"{save(out, found)}: {len(found.updates)} clients, round {found.round}")
+
+
+def read_shape(text: str) -> tuple[int, int, int]:
+    """
+    >>> read_shape("3,32,32")
+    (3, 32, 32)
+    """
+    parts = text.split(",")
+    if len(parts) != 3 or not all(part.strip().isdecimal() and len(part) < 9 for part in parts):
+        raise ConfigError(f"must be channels, height and width such as 3,32,32, got {text[:50]!r}", key="shape")
+    channels, height, width = map(int, parts)
+    return channels, height, width
+
+
 def about(found: Capture) -> dict[str, Any]:
     """A capture in words and numbers, without its tensors."""
     from gradveil.audit.update_match import length
     from gradveil.capture import content_hash
+    from gradveil.capture.mode import describe_mode
 
     clients = {
         name: {
@@ -104,6 +166,7 @@ def about(found: Capture) -> dict[str, Any]:
             "length": float(f"{float(length(list(update.values()))):.4g}"),
             "labels": "told" if name in found.labels else "not told",
             "statistics": len(found.statistics.get(name, {})),
+            "normalized by": describe_mode(found, name) or "not told",
             **{f"metric {key}": float(f"{value:.4g}") for key, value in found.metrics.get(name, {}).items()},
         }
         for name, update in found.updates.items()
@@ -125,13 +188,15 @@ def about(found: Capture) -> dict[str, Any]:
 
 
 def _notes(found: Capture, model: str, file: Path, normalize: str, estimate: bool) -> list[str]:
+    from gradveil.capture.names import rename_for
     from gradveil.capture.preflight import check_capture, model_of
     from gradveil.config.normalization import normalize_as
 
     if not model and not found.model:
         return ["no model is named: add --model to check names, sign and normalization"]
     sent = normalize_as(model_of(found, model, file), normalize, found.shape[0])
-    notes = check_capture(found, sent, file)
+    found, renamed = rename_for(found, sent)
+    notes = [*([renamed] if renamed else []), *check_capture(found, sent, file)]
     if estimate:
         from gradveil.capture.replay import describe_training
 

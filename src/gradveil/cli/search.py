@@ -14,6 +14,8 @@ from gradveil.cli._help import (
     DEVICE_FORM,
     MODEL,
     MODEL_FORM,
+    NORMALIZE,
+    NORMALIZE_FORM,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -42,6 +44,7 @@ def search(
             "Weights of the semi-trained model, a .safetensors file (default: trained by this command).", metavar="FILE"
         ),
     ] = None,
+    normalize: Annotated[str | None, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     data: Annotated[
         str | None, WHAT(f"Pictures to search with: {PICTURES} (default photos).", metavar=PICTURES_FORM)
     ] = None,
@@ -161,7 +164,8 @@ def search(
     from gradveil.search.settings import SearchSettings, check_settings
 
     given = {
-        "model": model, "weights": weights, "data": data, "library": library, "include": include,
+        "model": model, "weights": weights, "normalize": normalize, "data": data, "library": library,
+        "include": include,
         "candidates": candidates, "length": length, "top": top, "hybrid": hybrid, "images": images, "score": score,
         "against": against, "strategy": strategy, "threshold": threshold, "rounds": rounds, "fsim": fsim,
         "semi_epochs": semi_epochs, "semi_share": semi_share, "semi_rate": semi_rate, "confirm": confirm,

@@ -17,6 +17,8 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    NORMALIZE,
+    NORMALIZE_FORM,
     OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
@@ -38,6 +40,7 @@ STEPS, HOW, OUT = option("How they train"), option("How it is computed"), option
 
 def train(
     model: Annotated[str, WHAT(f"Model to train: {MODEL} (default lenet).", metavar=MODEL_FORM)] = "lenet",
+    normalize: Annotated[str, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = "auto",
     data: Annotated[str, WHAT(f"Pictures to train on: {PICTURES} (default photos).", metavar=PICTURES_FORM)] = "photos",
     data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
     defense: Annotated[
@@ -136,6 +139,14 @@ def train(
         float | None,
         OUT("Delta of the epsilon reported for dpsgd and fedcdp; choose it below 1 / pictures (default 1e-5)."),
     ] = None,
+    epsilon_at_most: Annotated[
+        float | None,
+        OUT(
+            "Privacy budget: the training ends before the round that would raise the epsilon of a picture (with clip "
+            "and gaussian or local-dp: of a client) above this value (default: no limit).",
+            metavar="EPSILON",
+        ),
+    ] = None,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
 ) -> None:
@@ -175,9 +186,10 @@ def train(
     )  # fmt: skip
     words = {"engine": engine, "precision": precision}
     settings = TrainSettings(
-        model=model, data=data, data_options=tuple(data_option or ()), defense=defense, federation=federation,
+        model=model, normalize=normalize, data=data, data_options=tuple(data_option or ()), defense=defense,
+        federation=federation,
         epochs=epochs, checkpoints=read_checkpoints(checkpoints), evaluate_every=evaluate_every, device=device,
-        chunk=chunk, delta=delta, **words,
+        chunk=chunk, delta=delta, epsilon_at_most=epsilon_at_most, **words,
     )  # fmt: skip
     compute_of(device, "float32", "auto", chunk)  # whether the device is there
     run_and_print(settings, out, as_json=as_json, quiet=quiet)
@@ -201,7 +213,9 @@ def run_and_print(settings: TrainSettings, out: Path | None, *, as_json: bool, q
     training = prepare_training(settings, out)
     if training.privacy is not None and not (quiet or as_json):
         print(training.privacy, file=sys.stderr)  # before the minutes are spent
-    progress = RoundProgress(training.federation.rounds, quiet or as_json)
+    if training.stop is not None and not (quiet or as_json):
+        print(f"privacy: {training.stop}", file=sys.stderr)
+    progress = RoundProgress(training.rounds, quiet or as_json)
     try:
         trained = simulate(training) if settings.engine == "flower" else training.run(progress.round)
     finally:
@@ -250,4 +264,5 @@ def audit_command(settings: TrainSettings, weights: Path) -> str:
     """The audit of a checkpoint, on the same data, model and defense."""
     options = [part for option in settings.data_options for part in ("--data-option", option)]
     audited = ["--data", settings.data, *options, "--model", settings.model, "--defense", settings.defense]
+    audited += [] if settings.normalize == "auto" else ["--normalize", settings.normalize]
     return shlex.join(["gradveil", "audit", *audited, "--weights", str(weights)])

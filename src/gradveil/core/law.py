@@ -147,8 +147,9 @@ class Laplace(Law):
 class Kept(Law):
     """Another law, of which only the numbers that are not zero were sent: those left out tell next to nothing."""
 
-    law: Normal
+    law: Normal | Laplace
     exact: bool = False
+    pairwise: bool = False  # as the other law is
 
     def score(self, seen: Update, made: Update) -> Tensor:
         rows = [self._score_trial({name: u[trial : trial + 1] for name, u in seen.items()}, made)

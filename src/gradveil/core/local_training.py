@@ -145,6 +145,16 @@ class LocalTraining:
         """Whether the client draws numbers of its own: the order of its pictures, crops or masks."""
         return self.dropout == "on" or self.feeds_draws
 
+    @property
+    def secrets(self) -> str:
+        """In words, what the client draws.
+
+        >>> LocalTraining(order="unknown", batch_size=2, dropout="on").secrets
+        'order, masks'
+        """
+        each = {"order": self.shuffles, "crops": self.augment != "none", "masks": self.dropout == "on"}
+        return ", ".join(name for name, holds in each.items() if holds)
+
     def as_attacked(self) -> LocalTraining:
         """As an attacker runs it who knows the protocol and none of the client's draws: without dropout and rounding,
         and where the order is unknown with all pictures in every step, which no order changes."""

@@ -13,11 +13,13 @@ from gradveil.defenses.fedcdp import FedCdp
 from gradveil.defenses.gaussian import Gaussian
 from gradveil.defenses.instahide import instahide
 from gradveil.defenses.laplacian import Laplacian
+from gradveil.defenses.local_dp import LocalDp
 from gradveil.defenses.loda.loda import PRESETS as LODA_PRESETS
 from gradveil.defenses.loda.loda import Loda
 from gradveil.defenses.mixup import Mixup
 from gradveil.defenses.oasis import PRESETS as OASIS_PRESETS
 from gradveil.defenses.oasis import Oasis
+from gradveil.defenses.percentile import Percentile
 from gradveil.defenses.precode import Precode
 from gradveil.defenses.prune import Prune
 from gradveil.defenses.qsgd import Qsgd
@@ -25,6 +27,7 @@ from gradveil.defenses.random_policy import random_policy
 from gradveil.defenses.sign import Sign
 from gradveil.defenses.soteria import Soteria
 from gradveil.defenses.stack import stack
+from gradveil.defenses.svt import Svt
 from gradveil.defenses.topk import TopK
 from gradveil.defenses.uniform import Uniform
 
@@ -35,6 +38,9 @@ DEFENSES: dict[str, Callable[..., Defense]] = {
     "clip": Clip,
     "prune": Prune,
     "topk": TopK,
+    "percentile": Percentile,
+    "svt": Svt,
+    "local-dp": LocalDp,
     "sign": Sign,
     "uniform": Uniform,
     "qsgd": Qsgd,

@@ -101,7 +101,7 @@ def _look_at_classes(dataset: Dataset) -> Iterator[Finding]:
         yield Finding(
             topic="data",
             level="note",
-            what=f"the largest class has {ratio:.1f} times the pictures of the "
+            what=f"the largest class has {ratio:.3g} times the pictures of the "
             f"smallest, which is {share:.1%} of the data",
             why="pictures are drawn as they are distributed, so "
             "few of the smallest class are attacked; rare pictures often leak more",

@@ -71,6 +71,15 @@ def _look_at_batchnorm(subject: Subject, layers: int) -> Iterator[Finding]:
             "harder to invert; what is audited leaks more",
             do="set `batchnorm = batch` if your clients train so",
         )
+    elif layers and mode == "batch":
+        yield Finding(
+            topic="model",
+            level="note",
+            what=f"{layers} batch normalization layers use the batch's own statistics (batch); the running ones are "
+            "taken as not sent",
+            why="a client that sends its whole state dict sends them too, and they tell the server more of the batch",
+            do="set `batchnorm = batch-shared` if your clients send them",
+        )
     elif layers:
         kind = "the batch's own statistics" if mode != "eval" else "running statistics"
         yield Finding(topic="model", level="ok", what=f"batch normalization by {kind} ({mode})")

@@ -15,6 +15,7 @@ import torch
 
 from gradveil.audit.audit import Audit
 from gradveil.audit.estimate import Cost, Rates, add_up, rates_of
+from gradveil.audit.lineup_plan import SHARED, auto_size, plan_lineups
 from gradveil.audit.plan import Cell
 from gradveil.audit.schedule import shards
 from gradveil.capture.causes.story import train_once
@@ -35,7 +36,7 @@ def look_at_time(subject: Subject) -> Iterator[Finding]:
     audit, compute = subject.audit, Compute()
     left_out = subject.left_out
     rates, times = rates_of(audit, rough=True), {}
-    seconds, steps = time_gradient(audit)
+    seconds, plain, steps = time_gradient(audit)
     for budget, config in subject.by_budget.items():
         whole = audit if budget == subject.config.budget else _build_untrained(config, subject)
         kept = replace(whole, attacks={k: v for k, v in whole.attacks.items() if k not in left_out})
@@ -46,6 +47,8 @@ def look_at_time(subject: Subject) -> Iterator[Finding]:
         times[budget] = sum(part.most for part in parts)
     chosen = times[subject.config.budget]
     table = ", ".join(f"{budget} {describe(seconds)}" for budget, seconds in times.items())
+    if seconds > SLOW:
+        table += f"; line-ups about {describe(plain * count_pictures(audit, compute) / steps)}"
     yield Finding(
         topic="time",
         level="note" if chosen > LONG else "ok",
@@ -70,16 +73,29 @@ def _add_cost(rates: Rates, cell: Cell, seconds: float, steps: int) -> Cell:
     return cell
 
 
-def time_gradient(audit: Audit) -> tuple[float, int]:
-    """Seconds of one gradient by one picture, through the round of the first client, and the steps of that round."""
+def count_pictures(audit: Audit, compute: Compute) -> int:
+    """That are trained on for all line-ups, local step by local step."""
+    found = 0
+    for cell in plan_lineups(audit, compute, compute.shard):
+        examples = cell.scenario.private.images.shape[1]
+        rounds = len(cell.scenario.names) * examples * examples
+        shared = auto_size(cell.scenario, cell.defense) == SHARED  # one gradient of each candidate
+        found += cell.candidates * (1 if shared else rounds) * cell.scenario.training.for_examples(examples).steps
+    return found
+
+
+def time_gradient(audit: Audit) -> tuple[float, float, int]:
+    """Seconds of one gradient by one picture, through the round of the first client, and of the round alone, and the
+    steps of that round."""
     scenario = audit.scenario
     images, labels = (part[0, :FEW].float() for part in scenario.private)
     training = scenario.training.for_examples(len(images))
     start = time.perf_counter()
     dummies = images.clone().requires_grad_()
     update = train_once(scenario.model, Batch(dummies, labels), training)
+    plain = time.perf_counter() - start
     torch.autograd.grad(torch.stack([one.square().sum() for one in update.values()]).sum(), dummies)
-    return (time.perf_counter() - start) / len(images), training.steps
+    return (time.perf_counter() - start) / len(images), plain / len(images), training.steps
 
 
 def describe(seconds: float) -> str:

@@ -6,7 +6,6 @@ Nobody sampled the batch that is attacked, so nothing is credited for sampling, 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Mapping, Sequence
 
 from gradveil.core.defense import Defense
@@ -20,6 +19,7 @@ from gradveil.dp.accountant import (
     noisy_part,
     say_identified,
 )
+from gradveil.dp.allowance import releases_in
 from gradveil.dp.certificate import Certificate, Unit, refuse_certificate
 from gradveil.dp.certify import depends_on_layers, name_event, strongest
 from gradveil.dp.trade_off import CANDIDATES, chance
@@ -48,8 +48,7 @@ def round_accounts(
 def uses_of(scenario: Scenario) -> int:
     """Noisy steps that one example can be in, in all rounds that the attacker joins up."""
     pictures = scenario.private.images.shape[1] // scenario.aggregate
-    size = min(scenario.training.batch_size or pictures, pictures)
-    return scenario.threat.rounds * math.ceil(scenario.training.steps / math.ceil(pictures / size))
+    return scenario.threat.rounds * releases_in(scenario.training, pictures)
 
 
 def account(scenario: Scenario, defense: Defense, delta: float = DELTA, candidates: int = CANDIDATES) -> dict[str, str]:

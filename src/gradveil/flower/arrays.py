@@ -11,9 +11,10 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from torch import Tensor, nn
 
 from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.models.buffers import is_statistic
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")  # torch's own buffers, by the end of their names
 HEADER = 4096  # bytes that numpy may put before the numbers
+COUNTER = "num_batches_tracked"  # of batch normalization
 Trainable = nn.Module | Iterable[str] | None
 
 
@@ -62,7 +63,7 @@ def parameter_names(tensors: Mapping[str, Tensor], trainable: Trainable = None) 
             "send a state dict, or give the names of the parameters",
             key="trainable",
         )
-    return tuple(n for n, t in tensors.items() if t.is_floating_point() and n.rpartition(".")[2] not in STATISTICS)
+    return tuple(n for n, t in tensors.items() if t.is_floating_point() and not is_statistic(n))
 
 
 def _tensor(name: str, array: Array) -> Tensor:
@@ -78,7 +79,9 @@ def _check_header(name: str, array: Array, expected: Tensor) -> None:
     shape, dtype = _header(name, array)
     if shape != tuple(expected.shape):
         raise ArraysError(f"{name}: shape {shape}, expected {tuple(expected.shape)}")
-    if dtype.kind not in ("f" if expected.is_floating_point() else "fiub"):
+    # Flower averages counters to floats, and a model that loads them sends whole numbers again
+    is_whole = not expected.is_floating_point() or name.endswith(COUNTER)
+    if dtype.kind not in ("fiub" if is_whole else "f"):
         raise ArraysError(f"{name}: numbers of type {dtype}, expected {expected.dtype}")
     if len(array.data) > HEADER + expected.numel() * dtype.itemsize:
         raise ArraysError(f"{name}: more bytes than its shape has numbers")

@@ -17,6 +17,7 @@ from gradveil.core.types import Batch
 from gradveil.defenses import parse_defense
 from gradveil.flower.arrays import ArraysError, only_arrays, record_of, tensors_of
 from gradveil.flower.defense_mod import bind_defense, load_arrays
+from gradveil.flower.privacy_guard import VeilError
 from gradveil.flower.strategy import CLIENT, EXAMPLES, LOSS, ROUND
 from gradveil.train.client import Reply, as_buffers, client_reply, running_of
 from gradveil.train.settings import Federation
@@ -36,12 +37,16 @@ class FlowerClient:
     defense: Defense
     seed: int | None
     public: Batch | None = None
+    last: int | None = None
 
     def train(self, message: Message, context: Context) -> Message:
+        round = _round_of(message)
+        if self.last is not None and round > self.last:
+            raise VeilError(f"client: round {round} is above the last one that the privacy budget allows, {self.last}")
         _, sent = only_arrays(message.content, "the message")
         before = tensors_of(sent)
         model = load_arrays(self.defense.model(self.model()), sent)
-        reply = self.reply(model, _round_of(message), context)
+        reply = self.reply(model, round, context)
         params = parameters_of(model)
         after = {name: params[name] - step for name, step in reply.update.items()}
         arrays = {**before, **after, **as_buffers(reply.statistics)}
@@ -88,14 +93,18 @@ def client_app(
     seed: int | None = None,
     public: Batch | None = None,
     mods: Sequence[Any] = (),
+    last: int | None = None,
 ) -> ClientApp:
     """A client that trains as `gradveil.train.federated` does. The node's `partition-id` is the number of the client.
 
     `seed` is for simulations, which give the local engine's numbers with the federation's own; left out, the random
-    numbers come from the operating system anew in every round.
+    numbers come from the operating system anew in every round. `last` is the last round that a privacy budget allows:
+    later ones are refused.
     """
     built = parse_defense(defense, "client_app") if isinstance(defense, str) else defense
-    client = FlowerClient(model=model, data=data, federation=federation, defense=built, seed=seed, public=public)
+    client = FlowerClient(
+        model=model, data=data, federation=federation, defense=built, seed=seed, public=public, last=last
+    )
     app = ClientApp(mods=list(mods))
     app.train()(client.train)
     app.query()(client.answer_query)

@@ -22,7 +22,7 @@ from gradveil.capture import save
 from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.core.files import private_files
 from gradveil.flower.arrays import only_arrays, tensors_of
-from gradveil.flower.round_capture import Protocol, captures_of, client_name, sent_another_model
+from gradveil.flower.round_capture import Protocol, captures_of, client_name, count_left_out, sent_another_model
 from gradveil.flower.server_files import append_line, read_lines
 from gradveil.flower.validate_replies import ValidatedReplies, validate_replies
 
@@ -120,11 +120,15 @@ class CuriousServer(Strategy):
         notes: dict[str, Any] = {"captures": []}
         if others := sent_another_model(self._sent):
             notes["sent_another_model"] = sorted(map(client_name, others))
+        if many := count_left_out(found.sound):
+            notes["metrics_left_out"] = many
         try:
             for number, one in enumerate(captures_of(server_round, self._sent, found, self.protocol), 1):
                 name = f"round-{server_round:04d}{f'.{number}' if number > 1 else ''}.safetensors"
                 save(self.folder / name, one)
                 notes["captures"].append(name)
+                if one.declared:
+                    notes["batchnorm"] = {"declared": one.declared["batchnorm"], "seen": one.training.batchnorm}
         except ConfigError as error:
             notes["not_captured"] = str(error).replace(f"{self.folder}{os.sep}", "")
         return notes

@@ -6,7 +6,7 @@ What the mod cannot defend, it does not send.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,22 +15,21 @@ from torch import Tensor, nn
 
 from gradveil.core import client
 from gradveil.core.defense import Defense
-from gradveil.core.errors import ConfigError, GradveilError
+from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining, Scenario
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch, GradientFn
 from gradveil.defenses import parse_defense
+from gradveil.dp.allowance import allowance_of
+from gradveil.dp.budget import DELTA
 from gradveil.flower.arrays import Trainable, only_arrays, parameter_names, record_of, tensors_like, tensors_of
+from gradveil.flower.privacy_guard import Limit, Spending, VeilError
 from gradveil.recommend.deploy import PREFIX, read_deployed
 
 ClientCall = Callable[[Message, Context], Message]
 COUNT = "gradveil"  # the record of a client's state that counts its rounds
 STAGES = ("model", "data", "batch", "gradient")  # those that a mod cannot reach by itself
 _PLACE = "_gradveil_round"  # an attribute and no record: the state of a context is kept, and random numbers must not be
-
-
-class VeilError(GradveilError):
-    """An update that would have left the client without the defense. Flower tells the server this text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,23 +43,33 @@ class Veil:
     trainable: Trainable = None
     seed: int | None = None
     public: Batch | None = None
+    limit: Limit | None = None
 
     def __call__(self, message: Message, context: Context, call_next: ClientCall) -> Message:
         if not is_train(message):
             return _without_arrays(call_next(message, context))
         _, sent = only_arrays(message.content, "the message")
         before = tensors_of(sent)  # read before the app can touch it
-        round_ = DefendedRound(self.defense, self._seed(context), self.public)
+        names = () if self.limit is None else parameter_names(before, self.trainable)
+        spending = None if self.limit is None else self.limit.begin(self.defense, names, context)
+        round_ = DefendedRound(self.defense, self._seed(context), self.public, spending)
         outer = swap_round(context, round_)
         try:
             reply = call_next(message, context)
         finally:
             swap_round(context, outer)
-        return reply if reply.has_error() else self._defend_reply(before, reply, round_)
+        if reply.has_error():
+            return reply
+        defended = self._defend_reply(before, reply, round_)
+        if spending is not None:
+            spending.keep(context)
+        return defended
 
     def _defend_reply(self, before: dict[str, Tensor], reply: Message, round_: DefendedRound) -> Message:
         key, record = only_arrays(reply.content, "the reply")
         after = tensors_like(record, before)
+        if self.limit is not None:
+            _refuse_statistics(before, after, parameter_names(before, self.trainable))
         if round_.unused_stages:
             raise VeilError(
                 f"veil: the training function did not use stage {', '.join(round_.unused_stages)} of the defense, "
@@ -91,16 +100,26 @@ class Veil:
 
 
 def veil(
-    defense: str | Defense, *, trainable: Trainable = None, seed: int | None = None, public: Batch | None = None
+    defense: str | Defense,
+    *,
+    trainable: Trainable = None,
+    seed: int | None = None,
+    public: Batch | None = None,
+    epsilon_at_most: float | None = None,
+    delta: float = DELTA,
 ) -> Veil:
     """A defense as on the command line (`"prune:ratio=0.9"`, `"ats:policy.json"`) for `ClientApp(mods=[veil(...)])`.
 
     `"recommended:RUN"` is the one that the recommendation in folder RUN names. It is read here, once.
     `trainable`: the model or the names of its parameters, where buffers are not torch's running statistics. `seed` is
-    for tests; left out, the random numbers come from the operating system anew in every round.
+    for tests; left out, the random numbers come from the operating system anew in every round. `epsilon_at_most` is a
+    privacy budget at `delta`, for this run: a round that would exceed it is refused, and nothing is sent.
     """
     built = _read(defense) if isinstance(defense, str) else defense
-    return Veil(defense=built, trainable=trainable, seed=seed, public=public)
+    limit = None if epsilon_at_most is None else Limit(epsilon_at_most=epsilon_at_most, delta=delta)
+    if limit is not None:
+        allowance_of(built, 1, limit.epsilon_at_most, limit.delta)  # a defense without an epsilon is refused here
+    return Veil(defense=built, trainable=trainable, seed=seed, public=public, limit=limit)
 
 
 def _read(text: str) -> Defense:
@@ -121,6 +140,16 @@ def _without_arrays(reply: Message) -> Message:
     return reply
 
 
+def _refuse_statistics(before: dict[str, Tensor], after: dict[str, Tensor], names: Sequence[str]) -> None:
+    """What is no parameter leaves without noise, and no budget covers it."""
+    beside = [name for name in before if name not in names and before[name].is_floating_point()]
+    if changed := [name for name in beside if not after[name].equal(before[name])]:
+        raise VeilError(
+            f"veil: {changed[0]} leaves without noise, which `epsilon_at_most` does not cover, nothing is sent; "
+            "train with BatchNorm in evaluation mode, or keep the statistics at the client"
+        )
+
+
 def _require_same(after: dict[str, Tensor], answer: dict[str, Tensor]) -> None:
     """The training function may not go on training after `local_update`, outside of the defense."""
     changed = [name for name, t in after.items() if not t.equal(answer[name].to(t))]
@@ -131,8 +160,10 @@ def _require_same(after: dict[str, Tensor], answer: dict[str, Tensor]) -> None:
 class DefendedRound:
     """For a training loop of the user's own: every stage of the defense, to be called where it belongs."""
 
-    def __init__(self, defense: Defense, seed: Seed, public: Batch | None = None) -> None:
-        self.defense, self.public = defense, public
+    def __init__(
+        self, defense: Defense, seed: Seed, public: Batch | None = None, spending: Spending | None = None
+    ) -> None:
+        self.defense, self.public, self.spending = defense, public, spending
         self.used: set[str] = set()
         self.answer: dict[str, Tensor] | None = None  # of `local_update`, with all stages behind it
         self._data_rng, self._rng = seed.at("data").rng(), seed.at("client").rng()
@@ -160,7 +191,8 @@ class DefendedRound:
     def gradient(self, compute: GradientFn, model: nn.Module) -> GradientFn:
         """Around the gradient of the mean loss."""
         self.used.add("gradient")
-        return self.defense.gradient(compute, model, self._rng)
+        noisy = self.defense.gradient(compute, model, self._rng)
+        return noisy if self.spending is None else self.spending.count_calls(noisy)
 
     def update(self, update: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
         """Last, on what is sent; the mod calls it."""
@@ -168,6 +200,8 @@ class DefendedRound:
 
     def local_update(self, model: nn.Module, sent: ArrayRecord, data: Batch, training: LocalTraining) -> ArrayRecord:
         """The round of `gradveil.core.client.local_update` from the weights as sent: the weights to send back."""
+        if self.spending is not None:
+            self.spending.spend_training(training, len(data.images))
         model, data = load_arrays(self.model(model), sent), self.data(data)
         params, inner = client.parameters_of(model), client.in_client_mode(model, training)
         update = client.local_update(inner, params, data, training, self.defense, self._rng)

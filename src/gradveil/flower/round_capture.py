@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 from flwr.app import Message
 from torch import Tensor
 
 from gradveil.capture import Capture
+from gradveil.capture.mode import list_moved
 from gradveil.core.scenario import LocalTraining
 from gradveil.core.target import Target
 from gradveil.flower.arrays import Trainable, parameter_names
 from gradveil.flower.validate_replies import ValidatedReplies
+from gradveil.models.buffers import is_statistic
 
-STATISTICS = ("running_mean", "running_var")
 TrainingOf = Callable[[int, int], LocalTraining]  # of a round and a number of examples
+NUMBER = bool | int | float
+MOST_NUMBERS, LONGEST_NAME = 10_000, 50  # that a capture keeps beside its tensors, of all clients together
 Models = Mapping[int, Mapping[str, Tensor]]  # node -> the model it was sent
 
 
@@ -41,7 +46,7 @@ def captures_of(round: int, sent: Models, found: ValidatedReplies, protocol: Pro
     groups: dict[LocalTraining, list[int]] = {}
     others = sent_another_model(sent)
     for node in sorted(set(found.sound) - others):
-        groups.setdefault(protocol.training_of(round, _examples(found.sound[node])), []).append(node)
+        groups.setdefault(protocol.training_of(round, found.examples[node]), []).append(node)
     return [_capture(round, sent, found, protocol, training, nodes) for training, nodes in groups.items()]
 
 
@@ -59,38 +64,69 @@ def _capture(
     round: int, sent: Models, found: ValidatedReplies, protocol: Protocol, training: LocalTraining, nodes: list[int]
 ) -> Capture:
     model = sent[nodes[0]]
-    parameters = parameter_names(model, protocol.trainable)
-    shared = [n for n in model if n.rpartition(".")[2] in STATISTICS] if training.batchnorm == "batch-shared" else []
+    parameters, buffers = parameter_names(model, protocol.trainable), [name for name in model if is_statistic(name)]
     clients = {client_name(node): node for node in nodes}
+    back = {c: {name: found.tensors[n][name] for name in buffers} for c, n in clients.items()} if buffers else {}
+    seen = as_seen(training, model, back)
     return Capture(
         weights=model,
         updates={c: {p: model[p] - found.tensors[n][p] for p in parameters} for c, n in clients.items()},
-        statistics={c: {s: found.tensors[n][s] for s in shared} for c, n in clients.items()} if shared else {},
+        statistics=back,
         round=round,
-        training=training,
-        examples={c: _examples(found.sound[n]) for c, n in clients.items()},
+        training=seen,
+        examples={c: found.examples[n] for c, n in clients.items()},
         shape=protocol.shape,
         classes=protocol.classes,
         normalization=protocol.normalization,
         model=protocol.model,
         defense=protocol.defense,
-        metrics={c: _metrics(found.sound[n]) for c, n in clients.items()},
+        metrics={c: numbers_of(found.sound[n], MOST_NUMBERS // len(found.sound)) for c, n in clients.items()},
         producer="flower",
         target=protocol.target,
+        declared={} if seen == training else {"batchnorm": training.batchnorm},
     )
+
+
+def as_seen(
+    training: LocalTraining, model: Mapping[str, Tensor], back: Mapping[str, Mapping[str, Tensor]]
+) -> LocalTraining:
+    """Clients whose running statistics came back changed normalized by their batches, and shared what they saw."""
+    moved = any(list_moved(model, statistics) for statistics in back.values())
+    return replace(training, batchnorm="batch-shared") if moved else training
 
 
 def _same(one: Mapping[str, Tensor], other: Mapping[str, Tensor]) -> bool:
     return one is other or (set(one) == set(other) and all(t.equal(other[name]) for name, t in one.items()))
 
 
-def _metrics(reply: Message) -> dict[str, float]:
-    """All single numbers that came with a reply: they are part of what the server sees."""
-    records = reply.content.metric_records.values()
-    pairs = [(key, value) for record in records for key, value in record.items()]
-    numbers = {key: float(value) for key, value in pairs if not isinstance(value, list)}
-    return {key: value for key, value in numbers.items() if abs(value) < float("inf")}
+def numbers_of(reply: Message, most: int = MOST_NUMBERS) -> dict[str, float]:
+    """The numbers that came with a reply: they are part of what the server sees. Those of a list are NAME.0, NAME.1."""
+    return dict(islice(_all_numbers(reply), most))
 
 
-def _examples(reply: Message) -> int:
-    return max(0, int(_metrics(reply).get("num-examples", 0)))
+def count_left_out(replies: Mapping[int, Message]) -> dict[str, int]:
+    """By client, how many numbers are more than a capture keeps, or have a name that it does not take."""
+    most = MOST_NUMBERS // max(1, len(replies))
+    each = {node: _count_numbers(reply) for node, reply in replies.items()}
+    kept = {node: len(numbers_of(reply, most)) for node, reply in replies.items()}
+    return {client_name(node): count - kept[node] for node, count in each.items() if count > kept[node]}
+
+
+def _all_numbers(reply: Message) -> Iterator[tuple[str, float]]:
+    for key, value in _values(reply):
+        if len(key) > LONGEST_NAME or not key.isprintable():
+            continue
+        if isinstance(value, list):
+            yield from ((f"{key}.{at}", float(one)) for at, one in enumerate(value) if isinstance(one, NUMBER))
+        elif isinstance(value, NUMBER):
+            yield key, float(value)
+
+
+def _count_numbers(reply: Message) -> int:
+    each = (value if isinstance(value, list) else [value] for _, value in _values(reply))
+    return sum(isinstance(one, NUMBER) for values in each for one in values)
+
+
+def _values(reply: Message) -> Iterator[tuple[str, Any]]:
+    for record in (*reply.content.metric_records.values(), *reply.content.config_records.values()):
+        yield from record.items()

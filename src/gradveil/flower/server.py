@@ -47,13 +47,18 @@ class FlowerServer:
     min_replies: int = 1
     timeout: float = 600.0
     wait: float = 600.0
+    last: int | None = None
+
+    @property
+    def rounds(self) -> int:
+        return self.federation.rounds if self.last is None else min(self.last, self.federation.rounds)
 
     def main(self, grid: Grid, context: Context) -> None:
         model = parse_defense(self.defense, "server_app").model(self.model())
         files = ServerFiles(self.folder)
         momentum = self.strategy is None and self.federation.method == "fedsgd" and self.federation.momentum > 0
         done, velocity = files.resume(model, momentum)
-        if done >= self.federation.rounds:
+        if done >= self.rounds:
             return
         inner = self.strategy() if self.strategy else FederationStrategy(self.federation, model, velocity, self.wait)
         server = CuriousServer(
@@ -68,7 +73,7 @@ class FlowerServer:
         server.start(
             grid,
             record_of(model.state_dict()),
-            num_rounds=self.federation.rounds - done,
+            num_rounds=self.rounds - done,
             timeout=self.timeout,
             evaluate_fn=RoundEnd(self, server, model, files),
         )
@@ -138,11 +143,12 @@ def server_app(
     min_replies: int = 1,
     timeout: float = 600.0,
     wait: float = 600.0,
+    last: int | None = None,
 ) -> ServerApp:
     """A server that records what it sees into `folder`, and goes on from the last round there.
 
     `strategy` makes any Flower strategy; without one the rounds are those of the local engine. A strategy with a state
-    of its own, such as FedAdam's moments, begins a restart without it.
+    of its own, such as FedAdam's moments, begins a restart without it. `last` ends the federation after this round.
     """
     with private_files():
         Path(folder).mkdir(parents=True, exist_ok=True)
@@ -161,6 +167,7 @@ def server_app(
         min_replies=min_replies,
         timeout=timeout,
         wait=wait,
+        last=last,
     )
     app = ServerApp()
     app.main()(served.main)

@@ -38,6 +38,7 @@ class Job:
     defense: str
     folder: str
     checkpoints: tuple[int, ...] = ()
+    last: int | None = None  # round that a privacy budget allows; None: the federation's last
     pictures: str = PICTURES  # beside the settings, or an absolute path
 
     def identity(self) -> dict[str, Any]:
@@ -107,8 +108,11 @@ def simulate(where: Path) -> None:
         defense=job.defense,
         validation=data.validation,
         checkpoints=job.checkpoints,
+        last=job.last,
     )
-    client = client_app(model, data, job.federation, job.defense, seed=job.federation.seed, public=data.public())
+    client = client_app(
+        model, data, job.federation, job.defense, seed=job.federation.seed, public=data.public(), last=job.last
+    )
     workers = max(1, min(job.federation.clients, os.cpu_count() or 1))
     run_simulation(
         server,

@@ -26,6 +26,7 @@ from gradveil.experiment.parallel.pool import NO_WEB
 from gradveil.flower.simulation import PICTURES, Job
 from gradveil.models import MODELS, load_weights
 from gradveil.train.partition import partition
+from gradveil.train.privacy import Stop
 from gradveil.train.run import Training
 from gradveil.train.settings import Federation
 from gradveil.train.state import Trained
@@ -62,6 +63,7 @@ def train(
     checkpoints: Sequence[int] = (),
     public: Batch | None = None,
     privacy: Budget | None = None,
+    stop: Stop | None = None,
 ) -> Trained:
     """The rounds of the local engine, up to float32 on the wire, played by Flower. Goes on from what `folder` holds."""
     defense = check_simulation(model_name, federation, defense_text)
@@ -83,6 +85,7 @@ def train(
                 defense=defense_text,
                 folder=str(folder),
                 checkpoints=tuple(checkpoints),
+                last=None if stop is None else stop.round,
                 pictures=str(place / PICTURES),
             )
             refuse_other(
@@ -98,7 +101,8 @@ def train(
     files, model = ServerFiles(folder), defense.model(MODELS[model_name](**model_options))
     models = files.models()
     load_weights(model, models[max(models)])
-    return Trained(model=model.eval(), curve=files.curve(), checkpoints=models)
+    notes = () if stop is None else (str(stop),)
+    return Trained(model=model.eval(), curve=files.curve(), checkpoints=models, notes=notes)
 
 
 def simulate(training: Training) -> Trained:
@@ -115,6 +119,7 @@ def simulate(training: Training) -> Trained:
         checkpoints=training.checkpoints,
         public=data.public,
         privacy=training.privacy,
+        stop=training.stop,
     )
 
 

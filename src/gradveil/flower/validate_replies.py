@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gradveil.flower.arrays import ArraysError, only_arrays, tensors_like
 
-LONGEST_REASON = 200
+LONGEST_REASON = 1_000_000  # characters; a longer one is no reason, and it would fill the disk of the server
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +23,12 @@ class ValidatedReplies:
     sound: dict[int, Message] = field(default_factory=dict)  # by node
     tensors: dict[int, dict[str, Tensor]] = field(default_factory=dict)
     left_out: dict[int, str] = field(default_factory=dict)  # node -> why
+    weight: str = "num-examples"  # the metric that a strategy takes for the number of examples
+
+    @property
+    def examples(self) -> dict[int, int]:
+        """By node, what it says; 0: it does not."""
+        return {node: _count(reply, self.weight) for node, reply in self.sound.items()}
 
 
 def validate_replies(
@@ -37,7 +43,7 @@ def validate_replies(
 
     `messages` tells by its id which node a message went to: for one that is gone the SuperLink answers itself.
     """
-    found = ValidatedReplies()
+    found = ValidatedReplies(weight=weight)
     for reply in replies:
         _file_reply(found, reply, _node(reply, sent, messages), sent, weight, largest)
     _leave_out_odd_forms(found)
@@ -68,13 +74,13 @@ def _file_reply(
     elif node in found.sound:
         return  # the first reply counts
     elif reply.has_error():
-        found.left_out[node] = f"error {reply.error.code}: {' '.join(str(reply.error.reason).split())}"[:LONGEST_REASON]
+        found.left_out[node] = _whole(f"error {reply.error.code}: {str(reply.error.reason).strip()}")
         found.passed.append(reply)
     else:
         try:
             found.tensors[node] = _sound_tensors(reply, sent[node], weight, largest)
         except ArraysError as error:
-            found.left_out[node] = str(error)[:LONGEST_REASON]
+            found.left_out[node] = _whole(str(error))
         else:
             found.sound[node] = reply
             found.passed.append(reply)
@@ -90,6 +96,18 @@ def _sound_tensors(reply: Message, sent: Mapping[str, Tensor], weight: str, larg
             raise ArraysError(f"{name}: a step of more than {largest:g}")
     _check_weight(reply, weight)
     return tensors
+
+
+def _whole(reason: str) -> str:
+    """Uncut, unless it is out of all bounds, which is then said."""
+    if len(reason) <= LONGEST_REASON:
+        return reason
+    return f"{reason[:LONGEST_REASON]} (the first {LONGEST_REASON:,} of {len(reason):,} characters)"
+
+
+def _count(reply: Message, key: str) -> int:
+    given = [record[key] for record in reply.content.metric_records.values() if key in record]
+    return int(given[0]) if given and not isinstance(given[0], list) else 0
 
 
 def _check_weight(reply: Message, key: str) -> None:

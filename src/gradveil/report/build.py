@@ -66,7 +66,7 @@ def render(run: Run, claim: float | None = None) -> str:
         "most_named": NAMED,
         "margin": MARGIN,
         "result": state_result(run, verdict),
-        "advice": advise(run, verdict),
+        "advice": advise(verdict),
         "reasons": _reasons(verdict),
         "claim": None if claim is None else examine_claim(verdict, claim),
         "failures": _failures(cells),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict import Finding, Verdict
@@ -16,7 +14,6 @@ WHO = {
     "curious": "whoever runs the server",
     "malicious": "whoever runs the server and changes the model",
 }
-DATA = {"data": "--data", "model": "--model", "weights": "--weights"}
 HIDES_MOST = "no leak found", "bounded"
 NAMED = 3  # defenses that a sentence names
 
@@ -83,12 +80,12 @@ def _list(names: Sequence[str]) -> str:
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
 
 
-def advise(run: Run, verdict: Verdict) -> list[str]:
+def advise(verdict: Verdict) -> list[str]:
     """What to do now, the most urgent first. Commands stand between backticks."""
-    return [*_about_defenses(run, verdict.judged), *_about_links(verdict.judged), *_about_gaps(verdict)]
+    return [*_about_defenses(verdict.judged), *_about_links(verdict.judged), *_about_gaps(verdict)]
 
 
-def _about_defenses(run: Run, judged: Sequence[Finding]) -> Iterator[str]:
+def _about_defenses(judged: Sequence[Finding]) -> Iterator[str]:
     leaking = [one.tally for one in judged if one.verdict == "leaks"]
     quiet = [one for one in judged if one.verdict in HIDES_MOST]
     if any(tally.undefended for tally in leaking):
@@ -98,10 +95,8 @@ def _about_defenses(run: Run, judged: Sequence[Finding]) -> Iterator[str]:
     if quiet:
         best = min(quiet, key=lambda one: (one.verdict != "bounded", 1.0 if one.at_most is None else one.at_most))
         yield _choose(best)
-    elif leaking and not run.captured:
-        yield f"Find a defense that suffices and what it costs in accuracy: `{_recommend(run)}`."
     elif leaking:
-        yield "Find a defense that suffices: `gradveil recommend` with this model says what it costs in accuracy."
+        yield "Find a defense that suffices: `gradveil recommend` says which, and what it costs in accuracy."
 
 
 def _choose(best: Finding) -> str:
@@ -110,13 +105,6 @@ def _choose(best: Finding) -> str:
     if best.verdict == "bounded":
         return f"Of what was tried, choose {name}: its bound holds whatever the attack, under the assumptions below."
     return f"Of what was tried, choose {name} if you must: nothing was found, which stronger attacks may change."
-
-
-def _recommend(run: Run) -> str:
-    """The command, for the model and data of this run."""
-    given: dict[str, Any] = {} if run.redacted else {key: run.scenario.get(key) for key in DATA}
-    options = [f"{DATA[key]} {shlex.quote(str(value))}" for key, value in given.items() if value and key != "weights"]
-    return " ".join(["gradveil recommend", *options])
 
 
 def _about_links(judged: Sequence[Finding]) -> Iterator[str]:

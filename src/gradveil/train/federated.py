@@ -21,6 +21,7 @@ from gradveil.experiment.folder import RunFolder
 from gradveil.experiment.progress import Progress
 from gradveil.experiment.runner import Runner
 from gradveil.train.folder import RoundWriter, TrainingFolder, provenance_of
+from gradveil.train.privacy import Stop
 from gradveil.train.rounds import Evaluator, OnRound, Run
 from gradveil.train.settings import Federation, Precision
 from gradveil.train.setup import Setup, Speed, set_up
@@ -48,6 +49,7 @@ def train_federation(
     public: Batch | None = None,
     settings: Mapping[str, Any] | None = None,
     privacy: Budget | None = None,
+    stop: Stop | None = None,
 ) -> Trained:
     """Train a copy of the model; what was given stays as it was.
 
@@ -69,6 +71,7 @@ def train_federation(
         public: Public pictures for a defense that mixes with them.
         settings: More keys for config.toml.
         privacy: The budget of the training for provenance.json; see `gradveil.dp.budget`.
+        stop: The last round that a privacy budget allows; see `gradveil.train.privacy.find_stop`.
     """
     check_rounds(checkpoints, evaluate_every, federation, folder)
     training = FederatedTraining(
@@ -84,6 +87,7 @@ def train_federation(
         on_round=on_round,
         settings=settings or {},
         privacy=privacy,
+        stop=stop,
     )
     with in_precision(training.speed) as compute:
         return training.play_in_memory() if folder is None else run(training, folder, compute)
@@ -107,6 +111,7 @@ class FederatedTraining(Experiment[Trained]):
     on_round: OnRound | None
     settings: Mapping[str, Any]
     privacy: Budget | None
+    stop: Stop | None
     setup: Setup = field(init=False)
 
     def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
@@ -153,6 +158,7 @@ class FederatedTraining(Experiment[Trained]):
             evaluate_every=self.evaluate_every,
             on_round=self.on_round,
             device=self.speed.device,
+            stop=self.stop,
         )
 
 

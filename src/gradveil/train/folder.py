@@ -41,6 +41,12 @@ class TrainingFolder(RunFolder):
     kind = "training run"
     results = "rounds"
 
+    def prepare(self, config: str, provenance: Mapping[str, Any]) -> None:
+        """As of any run; a larger privacy budget may have added rounds, so the account is that of all of them."""
+        super().prepare(config, provenance)
+        if "privacy" in provenance:
+            self._write_provenance({**self.read_provenance(), "privacy": provenance["privacy"]})
+
     def count_results(self) -> int:
         """The rounds that the state has behind it: later ones are played again."""
         state = self.load_state()
@@ -82,6 +88,7 @@ class RoundWriter:
         self.home, self.journal, self.every = home, journal, every
         self.state = home.load_state() or State(round=0, params={}, running={}, velocity={})
         self._check(like)
+        self.state = self.state.in_order_of(like)
         self._drop_later_rounds()
         self.saved_at = time.monotonic()
 

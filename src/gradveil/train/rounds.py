@@ -12,11 +12,14 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from gradveil.core.client import in_client_mode
+from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Loss
 from gradveil.core.types import Batch
+from gradveil.dp.allowance import KEY
 from gradveil.train.client import as_buffers
 from gradveil.train.folder import RoundWriter
 from gradveil.train.gossip import at, mean_of
+from gradveil.train.privacy import Stop
 from gradveil.train.settings import Federation
 from gradveil.train.setup import Setup
 from gradveil.train.state import Outcome, RoundResult, State, Table, Trained, as_record, from_record
@@ -93,20 +96,34 @@ class Run:
     evaluate_every: int
     on_round: OnRound | None
     device: str
+    stop: Stop | None = None
     writer: RoundWriter | None = None  # None: nothing is stored
     curve: list[RoundResult] = field(default_factory=list)
+
+    @property
+    def last(self) -> int:
+        """The last round that is played."""
+        return self.federation.rounds if self.stop is None else self.stop.round
+
+    @property
+    def saved(self) -> frozenset[int]:
+        """Rounds after which a checkpoint is written; where the training is stopped, after the last one too."""
+        within = {round for round in self.checkpoints if round <= self.last}
+        return frozenset(within | {self.last} if self.checkpoints else within)
 
     def resume(self, writer: RoundWriter) -> Trained:
         """Go on from what the folder holds, and write everything into it."""
         self.writer = writer
         self.curve = [from_record(record) for record in writer.journal.records]
+        if self.stop is not None and writer.state.round > self.stop.round:
+            raise ConfigError(f"{writer.state.round} rounds are played already, and {self.stop}", key=KEY)
         if writer.state.round:
             self.state = writer.state.to(self.device)
         return self.play()
 
     def play(self) -> Trained:
         try:
-            while self.state.round < self.federation.rounds:
+            while self.state.round < self.last:
                 self.block()
         except KeyboardInterrupt:
             if self.writer is not None and self.state.round:
@@ -129,10 +146,10 @@ class Run:
             self.writer.write([as_record(result, self.federation.seed) for result in results])
         self.state = state
         self.curve += results
-        if self.writer is not None and state.round in self.checkpoints:
+        if self.writer is not None and state.round in self.saved:
             self.writer.home.save_checkpoint(state.round, model_at(self.setup.model, state, self.federation))
         if self.writer is not None:
-            self.writer.save(state, due=state.round in self.checkpoints or state.round == self.federation.rounds)
+            self.writer.save(state, due=state.round in self.saved or state.round == self.last)
         if self.on_round is not None:
             for result in results:
                 self.on_round(result)
@@ -140,16 +157,17 @@ class Run:
     def next_stop(self, round: int) -> int:
         """The next round after which the model is evaluated or saved."""
         evaluated = (round // self.evaluate_every + 1) * self.evaluate_every
-        saved = [r for r in self.checkpoints if r > round]
-        return min([evaluated, self.federation.rounds, *saved])
+        saved = [r for r in self.saved if r > round]
+        return min([evaluated, self.last, *saved])
 
     def is_evaluated(self, round: int) -> bool:
-        return round % self.evaluate_every == 0 or round == self.federation.rounds
+        return round % self.evaluate_every == 0 or round == self.last
 
     def result(self) -> Trained:
         home = None if self.writer is None else self.writer.home
-        paths = {} if home is None else {r: home.checkpoint(r) for r in sorted(self.checkpoints)}
-        notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()))
+        paths = {} if home is None else {r: home.checkpoint(r) for r in sorted(self.saved)}
+        ended = () if self.stop is None else (str(self.stop),)
+        notes = (*self.setup.notes, *getattr(self.setup.engine, "notes", ()), *ended)
         model = model_at(self.setup.model, self.state, self.federation)
         return Trained(model=model, curve=tuple(self.curve), checkpoints=paths, notes=notes)
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from gradveil.config.normalization import parse_normalization
 from gradveil.core.compute import pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
@@ -21,7 +22,7 @@ from gradveil.models.user import is_user_model
 from gradveil.train.data import TrainingData, load_training_data
 from gradveil.train.federated import train_federation
 from gradveil.train.partition import partition
-from gradveil.train.privacy import check_delta_is_used, privacy_of
+from gradveil.train.privacy import Stop, allowance_for, check_delta_is_used, find_stop, privacy_of
 from gradveil.train.rounds import OnRound
 from gradveil.train.settings import Federation, Precision, TrainSettings, default_federation
 from gradveil.train.state import RoundResult, Trained
@@ -32,6 +33,7 @@ def train(
     settings: TrainSettings | None = None,
     *,
     model: str | None = None,
+    normalize: str | None = None,
     data: str | None = None,
     data_options: Mapping[str, Any] | None = None,
     defense: str | None = None,
@@ -42,6 +44,7 @@ def train(
     device: str | None = None,
     precision: Precision | None = None,
     delta: float | None = None,
+    epsilon_at_most: float | None = None,
     on_round: OnRound | None = None,
 ) -> Trained:
     """Train a model by federated learning under a defense, and write checkpoints that can be audited.
@@ -50,8 +53,10 @@ def train(
 
     Args:
         folder: Folder of the training (default runs/train-...). The folder of an interrupted one is continued.
-        settings: All settings at once; the keywords down to `delta` are then left out.
+        settings: All settings at once; the keywords down to `epsilon_at_most` are then left out.
         model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
+        normalize: Constants that the model's input is normalized with: imagenet, cifar10, cifar100, none, or numbers as
+            in 0.5,0.5,0.5/0.25,0.25,0.25 (default: those of the data for a named model, none for your own).
         data: A name in `DATASETS`, a folder with one folder per class, or a file (default photos).
         data_options: Options of the data set, such as `{"limit": 100}`.
         defense: What every client applies, as `NAME[:k=v,...]` (default none).
@@ -62,14 +67,16 @@ def train(
         device: auto, cpu or cuda (default auto).
         precision: float32, tf32, bf16 or float64 (default float32).
         delta: Delta of the epsilon reported for dpsgd and fedcdp (default 1e-5).
+        epsilon_at_most: Privacy budget; the training ends before the round that would exceed it (default: none).
         on_round: What is called with the result of every round.
     """
     if rounds is not None:
         federation = replace(federation or default_federation(), rounds=rounds)
     keywords = {
-        "model": model, "data": data, "data_options": data_options, "defense": defense, "federation": federation,
+        "model": model, "normalize": normalize, "data": data, "data_options": data_options,
+        "defense": defense, "federation": federation,
         "checkpoints": checkpoints, "evaluate_every": evaluate_every, "device": device, "precision": precision,
-        "delta": delta,
+        "delta": delta, "epsilon_at_most": epsilon_at_most,
     }  # fmt: skip
     given: dict[str, Any] = {name: value for name, value in keywords.items() if value is not None}
     if settings is not None and given:
@@ -87,17 +94,23 @@ class Training:
     defense: Defense
     folder: Path
     privacy: Budget | None
+    stop: Stop | None = None  # None: no budget ends it before its last round
 
     @property
     def checkpoints(self) -> tuple[int, ...]:
         return self.settings.rounds_to_save(self.federation.rounds)
+
+    @property
+    def rounds(self) -> int:
+        """Those that are played."""
+        return self.federation.rounds if self.stop is None else self.stop.round
 
     def run(self, on_round: OnRound | None = None) -> Trained:
         """By the engine in this process."""
         if self.settings.engine != "local":
             raise ConfigError("must be local here; `gradveil.flower.train.simulate` runs flower", key="engine")
         return train_federation(
-            self.data.model(self.settings.model),
+            self.data.model(self.settings.model, self.settings.normalize),
             self.data.training,
             self.data.validation,
             self.federation,
@@ -111,6 +124,7 @@ class Training:
             public=self.data.public,
             settings=self.settings.identity(),
             privacy=self.privacy,
+            stop=self.stop,
             on_round=on_round,
         )
 
@@ -121,19 +135,25 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
         raise unknown("model", settings.model, MODELS)
     if settings.engine == "flower" and is_user_model(settings.model):
         raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
+    parse_normalization(settings.normalize)
     defense = parse_defense(settings.defense, "defense")
-    check_delta_is_used(settings.delta, defense)
+    check_delta_is_used(settings.delta, defense, settings.epsilon_at_most)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
     check_classes(data.dataset)
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
     sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
+    model = data.model(settings.model, settings.normalize)
+    allowance = allowance_for(model, defense, federation, settings.epsilon_at_most, settings.delta)
+    stop = None if allowance is None else find_stop(federation, sizes, allowance)
+    played = federation if stop is None else replace(federation, rounds=stop.round)
     return Training(
         settings=settings,
         data=data,
         federation=federation,
         defense=defense,
         folder=Path(folder) if folder else folder_of(settings, federation),
-        privacy=privacy_of(data.model(settings.model), defense, federation, sizes, settings.delta),
+        privacy=privacy_of(model, defense, played, sizes, settings.delta),
+        stop=stop,
     )
 
 

@@ -107,9 +107,11 @@ class TrainSettings:
     `data_options` and `defense` as on the command line (`{"limit": 64}` or `["limit=64"]`, `"prune:ratio=0.9"`).
     `epochs` (fedsgd only) replaces `federation.rounds` by the rounds that feed every picture so often. `checkpoints`
     is a number, evenly spaced, or a tuple of rounds. `delta` belongs to the epsilon of dpsgd and fedcdp.
+    `epsilon_at_most`: the round that would exceed it is not played; None: all are.
     """
 
     model: str = "lenet"
+    normalize: str = "auto"  # constants in front of the model, as in a scenario
     data: str = "photos"
     data_options: Mapping[str, Any] | Sequence[str] = ()
     defense: str = "none"
@@ -122,6 +124,7 @@ class TrainSettings:
     precision: Precision = "float32"
     chunk: int | None = None
     delta: float | None = None
+    epsilon_at_most: float | None = None
 
     def __post_init__(self) -> None:
         if isinstance(self.data_options, Mapping):
@@ -132,7 +135,14 @@ class TrainSettings:
 
     def identity(self) -> dict[str, Any]:
         """What decides about the result beside the federation, as config.toml stores it."""
-        return {"model": self.model, "data": self.data, "data_options": self.data_options, "asked": self.defense}
+        said = {} if self.normalize == "auto" else {"normalize": self.normalize}  # as in runs without the key
+        return {
+            "model": self.model,
+            **said,
+            "data": self.data,
+            "data_options": self.data_options,
+            "asked": self.defense,
+        }
 
     def federation_of(self, pictures: int) -> Federation:
         """The federation; `epochs` are as many rounds as feed each of the pictures so often."""
@@ -220,7 +230,8 @@ def _check_engine(settings: TrainSettings) -> None:
         raise unknown("engine", settings.engine, get_args(Engine))
     if settings.engine == "local":
         return
-    possible = {"device": ("auto", "cpu"), "precision": ("float32",), "chunk": (None,), "evaluate_every": (None, 1)}
+    possible = {"device": ("auto", "cpu"), "precision": ("float32",), "chunk": (None,), "evaluate_every": (None, 1),
+                "normalize": ("auto",)}  # fmt: skip
     for name, values in possible.items():
         if (value := getattr(settings, name)) not in values:
             raise ConfigError(f"{value} needs `engine = local`, leave it out", key=name)

@@ -45,6 +45,13 @@ class State:
                 tables[kind][name] = x
         return cls(round=round, residuals=residuals, **tables)
 
+    def in_order_of(self, like: State) -> State:
+        """With the tensors in the order of another: a defense draws for one after the other, and a file sorts them."""
+        places = {name: place for place, name in enumerate([*like.params, *like.running])}
+        flat = self.tensors()
+        ordered = sorted(flat, key=lambda key: places.get(key.rpartition("/")[2], len(places)))
+        return State.of(self.round, {key: flat[key] for key in ordered})
+
     def to(self, device: str) -> State:
         return State.of(self.round, {name: x.to(device) for name, x in self.tensors().items()})
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gradveil.capture.causes.adaptive import change_numbers
+from gradveil.capture.causes.augment import crop_pictures
 from gradveil.capture.causes.batchnorm import change_batchnorm
 from gradveil.capture.causes.cause import Cause
 from gradveil.capture.causes.class_weights import weigh_classes
+from gradveil.capture.causes.clipping import clip_steps
 from gradveil.capture.causes.detail import change_detail
 from gradveil.capture.causes.dropout import draw_masks
 from gradveil.capture.causes.form import change_form
@@ -21,6 +24,7 @@ from gradveil.capture.causes.order import change_order
 from gradveil.capture.causes.rate import fit_rate
 from gradveil.capture.causes.resize import change_resize
 from gradveil.capture.causes.scale import fit_scale
+from gradveil.capture.causes.schedule import change_schedule
 from gradveil.capture.causes.steps import change_steps
 from gradveil.capture.causes.value_range import change_range
 from gradveil.capture.causes.weight_decay import change_decay
@@ -36,6 +40,9 @@ CAUSES: Mapping[str, Cause] = {  # in the order in which they are believed where
     "decay": Cause(change_decay, quick=True),
     "optimizer": Cause(change_optimizer, quick=True),
     "order": Cause(change_order, quick=True),
+    "adaptive": Cause(change_numbers),
+    "schedule": Cause(change_schedule),
+    "clipping": Cause(clip_steps),
     "smoothing": Cause(smooth_labels),
     "labels": Cause(change_labels),
     "class weights": Cause(weigh_classes),
@@ -45,6 +52,7 @@ CAUSES: Mapping[str, Cause] = {  # in the order in which they are believed where
     "fit": Cause(fit_normalization, slow=True),
     "detail": Cause(change_detail),
     "dropout": Cause(draw_masks),
+    "augment": Cause(crop_pictures),
 }
 SAME = (  # two names for one thing: never both
     {"normalization", "fit"}, {"range", "fit"}, {"scale", "rate"}, {"resize", "detail"}, {"order", "minibatches"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gradveil.capture.causes import CAUSES, SAME
 from gradveil.capture.causes.cause import Attempt
@@ -27,6 +27,7 @@ class Explanation:
     error: float  # relative, what is left
     before: float  # relative, of what was declared
     freedom: int
+    is_like_a_draw: bool = False
 
     @property
     def share(self) -> float:
@@ -40,10 +41,11 @@ class Explanation:
 
 def explain(story: Story, evidence: Evidence) -> list[Explanation]:
     """All reasons that were tried, the likeliest first. What takes many rounds is tried if nothing else fits."""
-    error = evidence.measure(story)
+    error, _ = evidence.measure(story)
     start = Explanation(causes=(), names=(), do=(), story=story, error=error, before=error, freedom=0)
     ranked = _search(start, evidence, slow=False)
-    if evidence.is_late or (ranked and ranked[0].error <= evidence.tolerance):
+    best = ranked[0] if ranked else start
+    if evidence.is_late or best.error <= evidence.tolerance or (best.is_like_a_draw and len(best.causes) == 1):
         return ranked
     return rank([*ranked, *_search(start, evidence, slow=True)], evidence)
 
@@ -55,7 +57,7 @@ def _search(start: Explanation, evidence: Evidence, slow: bool) -> list[Explanat
         found = [one for parent in front for one in _extend(parent, evidence, slow and not depth)]
         ranked = rank([*ranked, *found], evidence)
         front = _choose_front(found, evidence)
-        if evidence.is_late or not front or ranked[0].error <= evidence.tolerance:
+        if evidence.is_late or not front or ranked[0].error <= evidence.tolerance or ranked[0].is_like_a_draw:
             break
     return ranked
 
@@ -84,12 +86,12 @@ def _extend(parent: Explanation, evidence: Evidence, slow: bool) -> Iterator[Exp
     for key, attempt in _list_attempts(parent, evidence, slow):
         if parent.causes and evidence.is_late:
             break
-        error = evidence.measure(attempt.story)
+        error, is_like_a_draw = evidence.measure(attempt.story)
         is_expected = key == "optimizer" and evidence.looks_adaptive
         if not error < (WORTH if parent.causes else 1.0) * parent.error and not is_expected:
             continue
         if attempt.name not in best or error < best[attempt.name].error:
-            best[attempt.name] = _add(parent, key, attempt, error)
+            best[attempt.name] = replace(_add(parent, key, attempt, error), is_like_a_draw=is_like_a_draw)
         if error <= SURE * evidence.tolerance:
             break
     yield from best.values()

@@ -12,6 +12,7 @@ from gradveil.capture.causes.story import Evidence, Story
 from gradveil.core.local_training import LocalOptimizer
 
 NEAR, ADAMW_DECAY = 2e-3, 0.01
+GUESSES, ROUND = 5, 0.3  # of a rate; how far a round number may be from the guess
 
 
 def change_optimizer(story: Story, evidence: Evidence) -> Iterator[Attempt]:
@@ -20,19 +21,39 @@ def change_optimizer(story: Story, evidence: Evidence) -> Iterator[Attempt]:
     for optimizer in get_args(LocalOptimizer):
         if optimizer == training.optimizer:
             continue
+        is_alike = {optimizer, training.optimizer} == {"adam", "adamw"} and not training.weight_decay
         plain = replace(training, momentum=0.0, nesterov=False, dampening=0.0, optimizer="sgd")
         changed = replace(story, training=replace(plain, optimizer=optimizer))
         name, do = f"its optimizer was {optimizer}", f'save the capture with training.optimizer = "{optimizer}"'
-        if not fedsgd:
+        if not fedsgd and not is_alike:
             yield Attempt(name=name, story=changed, do=do)
-        if optimizer == "adamw" and not training.weight_decay:
+        decays = optimizer == "adamw" and not training.weight_decay
+        if decays:
             yield _decay_as_torch(changed, name, do)
-        factor = evidence.factor(changed)
-        if factor > 0 and abs(factor - 1) > NEAR:
-            rate = float(f"{training.rate * factor:.4g}")
+        for rate in _guess_rates(changed, evidence):
             more = f" and training.rate = {rate:g}"
-            yield Attempt(name=f"{name}, its rate {rate:g}", story=with_rate(changed, rate), do=do + more, freedom=1,
-                          quick=False)  # fmt: skip
+            guess = Attempt(name=f"{name}, its rate {rate:g}", story=with_rate(changed, rate), do=do + more, freedom=1,
+                            quick=False)  # fmt: skip
+            if not is_alike:
+                yield guess
+            if decays:
+                yield replace(_decay_as_torch(guess.story, guess.name, guess.do), freedom=1)
+
+
+def _guess_rates(story: Story, evidence: Evidence) -> list[float]:
+    """At which the steps are as long as those received: nearer and nearer, and the round number beside it."""
+    rate = story.training.rate
+    for _ in range(GUESSES):
+        factor = evidence.factor(with_rate(story, rate))
+        if not 0 < factor < float("inf"):
+            return []
+        rate *= factor
+        if abs(factor - 1) < NEAR:
+            break
+    usual = float(f"{rate:.0e}")
+    found = [usual] if abs(rate / usual - 1) < ROUND else []
+    found += [float(f"{rate:.4g}")]
+    return [one for one in dict.fromkeys(found) if abs(one / story.training.rate - 1) > NEAR]
 
 
 def _decay_as_torch(changed: Story, name: str, do: str) -> Attempt:

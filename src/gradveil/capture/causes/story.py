@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from gradveil.audit.update_match import length
+from gradveil.capture.causes.draws import compare_with_draws
+from gradveil.capture.causes.rounding import Undecided, drop
 from gradveil.capture.format import Normalization
+from gradveil.capture.orders import count_orders, every_order_is_tried, list_orders
 from gradveil.core.client import in_client_mode, local_update, parameters_of
 from gradveil.core.defense import Defense
 from gradveil.core.scenario import LocalTraining
@@ -23,7 +26,16 @@ Form = Literal["update", "negative", "weights"]
 REMEMBERED = 6  # updates that were played, the last ones
 SAMPLED, ONE_SIZE = 1_000_000, 0.35  # numbers; of the largest ones, what their mean has to be
 DRAWN = 8  # rounds that are played with draws of their own
-LIKE_A_DRAW = 0.25  # of the distance between draws: what is left where the update looks like one draw more
+FEW_ORDERS = 24  # that are played for one story
+LIKE_A_DRAW = 0.15  # of the distance between draws: how much further out the update may be and look like one more
+WIDE = 0.1  # of that distance: what counts as left, since draws that differ much explain much
+
+
+class Left(NamedTuple):
+    """Of an update what a story does not explain, relative to its length."""
+
+    error: float
+    is_like_a_draw: bool = False  # as far from the mean of rounds with draws of our own as they are
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +68,7 @@ class Evidence:
     tolerance: float
     constants: Normalization | None = None  # of the data
     views: Callable[[], Iterable[tuple[str, Tensor]]] = tuple  # the same pictures under other resizes, and their names
+    undecided: Callable[[], Undecided] = dict  # what rounding decides under an adaptive optimizer
     until: float = float("inf")  # of `time.monotonic`
     played: list[tuple[Story, Update]] = field(default_factory=list, repr=False)
 
@@ -84,11 +97,18 @@ class Evidence:
         """What is left of the update that the story does not explain, relative to its length."""
         own = self.play(story)
         scaled = own if story.factor == 1.0 else {name: story.factor * u for name, u in own.items()}
-        return relative_error(self.received(story.form), scaled)
+        is_adaptive = story.training.optimizer != "sgd"
+        return relative_error(self.received(story.form), scaled, self.undecided() if is_adaptive else {})
 
-    def measure(self, story: Story) -> float:
-        """The relative error that is left; of a client that draws, how much further it is than draws are apart."""
-        return self.error_of_draws(story) if story.training.draws else self.error(story)
+    def measure(self, story: Story) -> Left:
+        """What is left; of a client that draws, how much further it is than draws are apart."""
+        if not story.training.draws:
+            return Left(self.error(story))
+        training, batch = story.training, story.batch
+        orders = list(list_orders(training, len(batch.images))) if _has_few_orders(story) else []
+        known = replace(story, training=replace(training, order="known"))
+        each = (replace(known, batch=Batch(batch.images[rows], batch.labels[rows])) for rows in orders)
+        return Left(min(self.error(one) for one in each)) if orders else self.left_by_draws(story)
 
     def received(self, form: Form) -> Update:
         """What came, read as an update."""
@@ -104,7 +124,7 @@ class Evidence:
         product = sum(float((own[name].double() * update[name].double()).sum()) for name in update)
         return product / max(float(length(list(own.values()))) ** 2, 1e-300)
 
-    def error_of_draws(self, story: Story) -> float:
+    def left_by_draws(self, story: Story) -> Left:
         """What is left where the client drew masks or an order that nobody knows.
 
         Rounds with draws of our own lie around their mean; in every tensor the update has to be as far from it as they
@@ -114,32 +134,16 @@ class Evidence:
         update = self.received(story.form)
         beyond = spread = 0.0
         for name, one in update.items():
-            out, wide = _compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
+            out, wide = compare_with_draws(one.flatten().double(), [u[name].flatten().double() for u in each])
             beyond, spread = beyond + out**2, spread + wide**2
-        left = max(beyond**0.5, LIKE_A_DRAW * spread**0.5)
-        return left / max(float(length(list(update.values()))), 1e-300)
+        beyond, spread = beyond**0.5, spread**0.5
+        whole = max(float(length(list(update.values()))), 1e-300)
+        return Left((beyond + WIDE * spread) / whole, beyond <= LIKE_A_DRAW * spread)
 
 
-def _compare_with_draws(update: Tensor, draws: list[Tensor]) -> tuple[float, float]:
-    """Of one tensor: how much further from the mean of the draws it is, or nearer, than each of them is from the mean
-    of the others, across that mean and along it; and how far they are themselves."""
-    whole = torch.stack(draws).sum(0)
-    means = [(whole - one) / (len(draws) - 1) for one in draws]
-    own = [_project(one, mean) for one, mean in zip(draws, means, strict=True)]
-    here = [_project(update, mean) for mean in means]
-    beyond = 0.0
-    for along_or_across, value in enumerate(zip(*here, strict=True)):
-        known, found = [one[along_or_across] for one in own], sum(value) / len(value)
-        beyond += max(found - max(known), min(known) - found, 0.0) ** 2
-    return beyond**0.5, (sum(along**2 + across**2 for along, across in own) / len(own)) ** 0.5
-
-
-def _project(one: Tensor, mean: Tensor) -> tuple[float, float]:
-    """How far `one` is from the mean along the mean, with its sign, and across it."""
-    unit = mean / mean.norm().clamp_min(1e-300)
-    apart = one - mean
-    along = float(apart @ unit)
-    return along, float((apart - along * unit).norm())
+def _has_few_orders(story: Story) -> bool:
+    count = len(story.batch.images)
+    return every_order_is_tried(story.training, count) and count_orders(story.training, count) <= FEW_ORDERS
 
 
 def train_once(model: nn.Module, batch: Batch, training: LocalTraining, defense: Defense | None = None) -> Update:
@@ -159,7 +163,9 @@ def draw(story: Story, number: int) -> Update:
     return {name: story.factor * u for name, u in update.items()}
 
 
-def relative_error(update: Update, other: Update) -> float:
+def relative_error(update: Update, other: Update, undecided: Undecided | None = None) -> float:
+    if undecided:
+        update, other = drop(update, undecided), drop(other, undecided)
     return _distance(update, other) / max(float(length(list(update.values()))), 1e-300)
 
 

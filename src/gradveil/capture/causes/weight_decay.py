@@ -10,7 +10,7 @@ from gradveil.capture.causes.fit import fit
 from gradveil.capture.causes.story import Evidence, Story
 
 DECAYS, FURTHER = (1e-4, 5e-4), (0.0, 1e-3, 1e-2)
-LEAST = 1e-6
+LEAST, MOST = 1e-6, 0.1  # more would shrink the weights to nothing
 
 
 def change_decay(story: Story, evidence: Evidence) -> Iterator[Attempt]:
@@ -19,7 +19,7 @@ def change_decay(story: Story, evidence: Evidence) -> Iterator[Attempt]:
             yield _attempt(story, decay, quick=decay in DECAYS)
     if story.training.is_linear:
         (decay,), _ = fit(lambda numbers: _decayed(story, numbers), [0.0], evidence)
-        if decay > LEAST:
+        if LEAST < decay < MOST:
             yield replace(_attempt(story, float(f"{decay:.3g}")), freedom=1, quick=False)
 
 
