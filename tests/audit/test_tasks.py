@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -206,3 +207,18 @@ def test_a_closed_form_reads_the_input_of_a_regression(tmp_path: Path) -> None:
     assert call(["audit", *options, *given, "--labels", "inferred", "--out", str(tmp_path / "run")]) == 0
     records = [json.loads(line) for line in (tmp_path / "run/journal.jsonl").read_text().splitlines()]
     assert min(one["scores"]["psnr"] for one in of_attack(records)) > 60
+
+
+@pytest.mark.more
+def test_the_example_runs(tmp_path: Path) -> None:
+    example = Path(__file__).parents[2] / "examples/segmentation"
+    runpy.run_path(str(example / "make_pictures.py"))["write_pictures"](tmp_path, 24, 16)
+    net = example / "unet.py"
+    options = ["--model", f"{net}:build", "--loss", f"{net}:dice_ce", "--data", f"{tmp_path}/pictures"]
+    options += ["--data-option", f"masks={tmp_path}/masks", *QUICK, "--defense", "none", "--quiet"]
+    assert call(["audit", *options, "--out", str(tmp_path / "run")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "run/journal.jsonl").read_text().splitlines()]
+    assert all(one["status"] == "ok" and one["scores"]["psnr"] > one["blank"] + 3 for one in of_attack(records))
+    verdict = json.loads((tmp_path / "run/verdict.json").read_text())
+    assert verdict["findings"][0]["verdict"] == "leaks"
+    assert (tmp_path / "run/report.html").is_file()

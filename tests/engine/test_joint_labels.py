@@ -10,7 +10,7 @@ from scenes import CLASSES, four_pictures, one_picture, scene, seen_in, several_
 
 from gradveil.attacks.dlg import dlg, dlg_joint
 from gradveil.audit.plan import Cell
-from gradveil.audit.score import Judge, labels_right
+from gradveil.audit.score import Judge
 from gradveil.audit.trial import run_cell
 from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
@@ -26,6 +26,7 @@ from gradveil.engine.matcher import Loop, NoMatch, OneTrial, Vmap
 from gradveil.engine.spaces.joint_labels import JointLabels
 from gradveil.engine.spaces.space import Pixels
 from gradveil.metrics import METRICS
+from gradveil.metrics.labels import labels_right
 from gradveil.metrics.psnr import peak_signal_to_noise
 
 DOUBLE = Compute(precision="float64")

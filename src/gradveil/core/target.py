@@ -77,6 +77,7 @@ class Target:
 def kind_of(targets: Tensor) -> TargetKind:
     """What a table of targets [example, class, ...] looks like.
 
+    >>> import torch
     >>> kind_of(torch.tensor([[0.3, 0.7]])), kind_of(torch.tensor([[1.0, 1.0]])), kind_of(torch.tensor([[-2.0]]))
     ('classes', 'several', 'numbers')
     """
