@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from gradveil.audit import estimate as module
+from gradveil.audit import probe
 from gradveil.audit.audit import Audit
 from gradveil.audit.estimate import Estimate, Part, estimate
 from gradveil.audit.plan import Cell
@@ -41,7 +42,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     def whole(work: Callable[..., Any], *given: Any) -> float:
         return WHOLE
 
-    monkeypatch.setattr(module, "run_search", search)
+    monkeypatch.setattr(probe, "run_search", search)
     monkeypatch.setattr(module, "timed", whole)
 
 

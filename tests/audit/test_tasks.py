@@ -10,7 +10,10 @@ from typing import Any
 import pytest
 from tasks import tasks, write_task
 
+import gradveil
 from gradveil.cli import main
+from gradveil.core.own_loss import load_loss
+from gradveil.core.scenario import LocalTraining
 
 QUICK = [
     "--budget",
@@ -183,3 +186,23 @@ def test_a_redacted_report_hides_the_path_of_a_loss(tmp_path: Path) -> None:
     page = (tmp_path / "run/report.html").read_text()
     assert "net.py" not in page
     assert str(tmp_path) not in page
+
+
+def test_a_loss_is_given_in_python(tmp_path: Path) -> None:
+    options = write_task(tmp_path, tasks()["numbers"])
+    model, data, loss = options[1::2]
+    given = {"attacks": ["lbfgs-cosine:steps=60,restarts=1"], "defenses": ["none"], "images": 1, "lineup": 0}
+    by_name = gradveil.audit(tmp_path / "a", model=model, data=data, loss=loss, budget="quick", **given)
+    steps = LocalTraining(loss=load_loss(loss), optimizer="adam", rate=0.01)
+    by_value = gradveil.audit(tmp_path / "b", model=model, data=data, training=steps, budget="quick", **given)
+    assert (by_name.findings[0].tally.attempted, by_value.findings[0].tally.attempted) == (1, 1)
+    assert f'loss = "{loss}"' in (tmp_path / "b/config.toml").read_text()
+
+
+def test_a_closed_form_reads_the_input_of_a_regression(tmp_path: Path) -> None:
+    """Whatever the loss is, dW = d x' and db = d."""
+    options = write_task(tmp_path, tasks()["numbers"])
+    given = ["--attack", "linear", "--defense", "none", "--images", "2", "--lineup", "off", "--quiet", "--yes"]
+    assert call(["audit", *options, *given, "--labels", "inferred", "--out", str(tmp_path / "run")]) == 0
+    records = [json.loads(line) for line in (tmp_path / "run/journal.jsonl").read_text().splitlines()]
+    assert min(one["scores"]["psnr"] for one in of_attack(records)) > 60

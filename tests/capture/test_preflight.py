@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 from pictures import rows, sent_by
 from torch import Tensor
 
-from gradveil.capture import Capture
+from gradveil.capture import Capture, content_hash, load, save
+from gradveil.capture.names import rename_for
 from gradveil.capture.preflight import check_capture, model_of, pattern
+from gradveil.cli import main
+from gradveil.config import from_tables
+from gradveil.config.captured_audit import open_case
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
 from gradveil.defenses import DEFENSES
@@ -113,3 +118,43 @@ def test_a_capture_never_names_code() -> None:
 def test_the_weights_are_those_sent() -> None:
     sent = {name: tensor + 0.5 if name == "fc.bias" else tensor for name, tensor in PLAIN.weights.items()}
     assert torch.equal(model_of(replace(PLAIN, weights=sent)).state_dict()["fc.bias"], sent["fc.bias"])
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.module.", "model."])
+def test_a_prefix_of_a_wrapper_is_recognized_and_said(prefix: str) -> None:
+    plain = sent_by(rows(0, 2), model="convnet8", training=LocalTraining(batchnorm="batch-shared"))
+    back = {name.replace("running_", ""): t + 0.1 for name, t in plain.weights.items() if "running_" in name}
+
+    def wrap(tensors: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        return {prefix + name: tensor for name, tensor in tensors.items()}
+
+    plain = replace(plain, statistics={"client-0": back})
+    wrapped = replace(
+        plain, weights=wrap(plain.weights), updates={"client-0": wrap(plain.updates["client-0"])},
+        statistics={"client-0": wrap(back)},
+    )  # fmt: skip
+    model = model_of(wrapped)
+    assert all(torch.equal(t, plain.weights[name]) for name, t in model.state_dict().items())
+    renamed, note = rename_for(wrapped, model)
+    assert note.startswith(f"every name in the capture begins with {prefix!r}")
+    for kind in ("weights", "updates", "statistics"):
+        found, expected = getattr(renamed, kind), getattr(plain, kind)
+        inner = [(found, expected)] if kind == "weights" else [(found["client-0"], expected["client-0"])]
+        assert all(set(one) == set(other) for one, other in inner)
+    assert rename_for(plain, model) == (plain, "")
+    assert check_capture(renamed, model) == check_capture(plain, model)
+
+
+def test_a_wrapped_capture_is_shown_and_audited(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = sent_by(rows(0))
+    update = {f"module.{name}": tensor for name, tensor in plain.updates["client-0"].items()}
+    weights = {f"module.{name}": tensor for name, tensor in plain.weights.items()}
+    path = save(tmp_path / "wrapped.safetensors", replace(plain, weights=weights, updates={"client-0": update}))
+    with pytest.raises(SystemExit) as ended:
+        main(["capture", "show", str(path)])
+    assert not ended.value.code
+    assert "begins with 'module.'" in capsys.readouterr().out
+    case = open_case(from_tables({"scenario": {"capture": str(path), "data": ""}}))
+    assert any("begins with 'module.'" in note for note in case.notes)
+    assert set(case.capture.updates["client-0"]) == set(plain.updates["client-0"])
+    assert case.sha256 == content_hash(load(path))

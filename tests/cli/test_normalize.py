@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -21,6 +22,11 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import LocalTraining
 from gradveil.data import load
 from gradveil.models.normalize import constants_of
+from gradveil.search.settings import SearchSettings
+from gradveil.search.settings import check_settings as check_search
+from gradveil.tradeoff.settings import StudySettings
+from gradveil.tradeoff.study import load_study
+from gradveil.train.settings import TrainSettings
 
 NET = """
 from torch import nn
@@ -152,3 +158,50 @@ def test_check_model_takes_the_constants(capsys: pytest.CaptureFixture[str]) -> 
     assert run("check-model", "net.py:make", "--normalize", "imagenet", *PICTURES) == 0
     assert run("check-model", "net.py:make", "--normalize", "0.5/0.5", *PICTURES) == 2
     assert capsys.readouterr().err.startswith("error: --normalize: 0.5/0.5 has 1 means")
+
+
+HALF = "0.5,0.5,0.5/0.25,0.25,0.25"
+
+
+def test_training_normalizes_and_its_checkpoint_is_audited_the_same(capsys: pytest.CaptureFixture[str]) -> None:
+    few = [*PICTURES, "--rounds", "1", "--clients", "2", "--model", "net.py:make", "--device", "cpu"]
+    for name, more in (("plain", []), ("half", ["--normalize", HALF])):
+        assert not run("train", *few, *more, "--out", name)
+    printed = capsys.readouterr().out
+    assert f"--normalize {HALF}" in printed
+    plain, half = (load_file(f"{name}/checkpoints/round-000001.safetensors") for name in ("plain", "half"))
+    assert set(plain) == set(half), "weights keep their names"
+    assert not torch.allclose(plain["0.weight"], half["0.weight"])
+    config = tomllib.loads(Path("half/config.toml").read_text())
+    assert config["normalize"] == HALF
+    assert "normalize" not in tomllib.loads(Path("plain/config.toml").read_text())
+
+
+@pytest.mark.parametrize("command", ["train", "search", "tradeoff"])
+@pytest.mark.parametrize(("text", "said"), [("imagenets", "did you mean 'imagenet'"), ("0.5/0.5", "has 1 means")])
+def test_constants_that_cannot_be_are_refused_everywhere(
+    command: str, text: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command, *PICTURES, "--model", "net.py:make", "--normalize", text, "--out", "run") == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: --normalize: ")
+    assert said in line
+    assert not Path("run").exists()
+
+
+def test_search_and_study_put_the_constants_in_front() -> None:
+    options = {"size": 16, "count": 30}
+    scenario, _ = check_search(SearchSettings(model="net.py:make", normalize=HALF, data_options=options))
+    assert scenario.normalize == HALF
+    study = StudySettings(model="net.py:make", normalize=HALF, data_options={"size": 16, "count": 60})
+    _, models = load_study(study)
+    for model in models:
+        assert [x.tolist() for x in constants_of(model, 3)] == [[0.5] * 3, [0.25] * 3]
+    assert "normalize" in study.to_tables()["tradeoff"]
+    assert "normalize" not in StudySettings().to_tables()["tradeoff"]
+    assert "normalize" not in SearchSettings().to_tables()["search"]
+
+
+def test_flower_does_not_take_other_constants() -> None:
+    with pytest.raises(ConfigError, match="normalize: imagenet needs `engine = local`"):
+        TrainSettings(engine="flower", normalize="imagenet")

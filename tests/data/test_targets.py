@@ -9,6 +9,7 @@ import pytest
 import torch
 from PIL import Image
 
+from gradveil.cli import main
 from gradveil.core.errors import ConfigError
 from gradveil.data import load
 
@@ -126,3 +127,13 @@ def test_a_mask_does_not_lead_out(tmp_path: Path) -> None:
     (tmp_path / "masks/3.png").symlink_to(tmp_path / "elsewhere.png")
     with pytest.raises(ConfigError, match="a link that leads out"):
         load(pictures, masks=masks)
+
+
+@pytest.mark.parametrize("command", ["train", "tradeoff", "search"])
+def test_what_measures_accuracy_refuses_numbers(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as left:
+        main([command, "--data", save(tmp_path, NUMBERS), "--model", "mlp", "--out", str(tmp_path / "out")])
+    assert left.value.code == 2
+    assert "its targets are masks or numbers, take pictures with classes" in capsys.readouterr().err

@@ -19,6 +19,7 @@ from gradveil.core.observation import Observation
 from gradveil.core.progress import listening
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Latent
+from gradveil.engine import descent
 from gradveil.engine.descent import Stop
 from gradveil.engine.finish import by_match_and_roughness, by_objective, keep
 from gradveil.engine.inversion import Inversion
@@ -111,11 +112,14 @@ def test_same_seed_same_result_and_another_seed_another(seen: Observation) -> No
     assert not torch.equal(once.images, other.images)
 
 
-def test_progress_is_told() -> None:
+@pytest.mark.parametrize(("slow", "steps"), [(float("inf"), [100, 200]), (0.0, list(range(1, 201)))])
+def test_progress_is_told(slow: float, steps: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every hundred steps, and after every one that takes long."""
+    monkeypatch.setattr(descent, "SLOW", slow)
     heard = []
     with listening(lambda done, total: heard.append((done, total))):
         run(invertgrad(steps=200, tv=1e-2), seen_in(one_picture(1)))
-    assert heard == [(100, 200), (200, 200)]
+    assert heard == [(step, 200) for step in steps]
 
 
 # restarts

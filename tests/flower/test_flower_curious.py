@@ -28,7 +28,9 @@ from gradveil.capture.mode import describe_mode
 from gradveil.capture.preflight import check_capture
 from gradveil.capture.replay import replay
 from gradveil.core.local_training import BatchNorm
+from gradveil.core.own_loss import OwnLoss, as_own_loss
 from gradveil.core.scenario import LocalTraining
+from gradveil.core.target import Target
 from gradveil.core.types import Batch
 from gradveil.flower.arrays import record_of, tensors_of
 from gradveil.flower.curious_server import CuriousServer, MissingNodesError, read_rounds
@@ -376,3 +378,19 @@ def test_a_shuffled_loader_and_adam_are_captured_and_replayed(tmp_path: Path) ->
         for images, expected in ((data, "reproduced"), (data.flip(0), "not reproduced")):
             own = Batch(images, torch.nn.functional.one_hot(labels, 3).float())
             assert replay(seen, model.eval(), f"node-{node}", own).status == expected
+
+
+def mean_outputs(outputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    return (outputs * targets).mean()
+
+
+def test_a_round_carries_the_name_of_a_loss_and_what_pictures_are_answered_with(tmp_path: Path) -> None:
+    training = LocalTraining(rate=0.5, loss=as_own_loss(mean_outputs))
+    target = Target(shape=(3, 8, 8), kind="several")
+    protocol = Protocol(training=training, shape=(1, 8, 8), classes=3, target=target)
+    trained(CuriousServer(fed_avg(), tmp_path, protocol), sound(), rounds=1)
+    seen = capture.load(tmp_path / "round-0001.safetensors")
+    assert seen.training.loss == f"{Path(__file__).name}:mean_outputs"
+    assert isinstance(seen.training.loss, OwnLoss)
+    assert seen.training.loss.function is None
+    assert seen.answer == target

@@ -14,7 +14,7 @@ import torch
 from searches import own_cache, small
 
 from gradveil.core.compute import Compute
-from gradveil.core.errors import ConfigError
+from gradveil.core.errors import ConfigError, Interrupted
 from gradveil.defenses.ats import Ats
 from gradveil.experiment import journal
 from gradveil.search import semi_trained as cache
@@ -241,3 +241,10 @@ def test_a_library_of_one_s_own_is_in_the_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(text.replace("9", "5"))
     with pytest.raises(ConfigError, match=r"search\.entries is"):
         search(asked, tmp_path / "run")
+
+
+def test_a_search_that_ran_out_of_time_goes_on_to_the_same_policies(found, tmp_path: Path) -> None:
+    whole, _ = found
+    with pytest.raises(Interrupted, match="results are kept"):
+        search(small(), tmp_path / "run", seconds=1e-6)
+    assert search(small(), tmp_path / "run", seconds=1e6).policies == whole.policies

@@ -12,12 +12,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradveil.audit.anytime import Anytime
 from gradveil.audit.lineup import gallery_of, run_lineups
 from gradveil.audit.lineup_plan import LineUpCell, Size, describe_lineups, plan_lineups
+from gradveil.audit.pieces import all_pieces, clients_at_once, measure_step
 from gradveil.audit.plan import Cell, clients_of
 from gradveil.audit.runner import count_missing, run_waves
 from gradveil.audit.schedule import place, planned, roles, shards, waves
 from gradveil.audit.score import Judge
+from gradveil.audit.speed import Speed
 from gradveil.audit.tuning import describe_tuning
 from gradveil.audit.upload_size import update_bytes
 from gradveil.audit.validate import check, networks
@@ -32,6 +35,7 @@ from gradveil.core.own_loss import OwnLoss
 from gradveil.core.scenario import Scenario, describe
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe
+from gradveil.core.time_limit import TimeLimit
 from gradveil.dp.audited_round import round_accounts, round_certificates
 from gradveil.dp.trade_off import CANDIDATES
 from gradveil.experiment.experiment import Experiment, run
@@ -67,6 +71,7 @@ class Audit:
     tuned_on: tuple[str, ...] = ()  # runs or files of pictures on which settings of attacks were chosen
     stand_in: Scenario | None = None  # for the positive control, where the private pictures are not known
     origin: Mapping[str, Any] = field(default_factory=dict)  # what provenance.json will say beyond the usual
+    limit: TimeLimit | None = None  # by when it ends, with what it has: see `gradveil.audit.anytime`
 
     def describe(self) -> dict[str, Any]:
         """The settings; those of an audit that was built by hand are read off its parts."""
@@ -95,6 +100,8 @@ class AuditExperiment(Experiment[None]):
         self.audit = audit
         self.left_out: Mapping[str, str] = {}  # attacks of a sequence that do not apply, and why
         self.shard, self.update_bytes = 0, None
+        self.piece: int | None = None  # clients in a piece of a shard, of a run that had limited time
+        self.speed, self.compute = Speed(), Compute()
         self.groups: list[list[Cell]] = []
         self.lineups: list[LineUpCell] = []
 
@@ -108,6 +115,10 @@ class AuditExperiment(Experiment[None]):
         self.shard, self.update_bytes = stored.get("shard", compute.shard), stored.get("update_bytes")
         self.groups = list(shards(self.audit, compute, self.shard))
         self.lineups = list(plan_lineups(self.audit, compute, self.shard))
+        self.piece, self.compute = stored.get("piece"), compute
+        if (limit := self.audit.limit) is not None:
+            self.speed.step = measure_step(self.audit, compute, limit, judge_of(self.audit))
+            self.piece = self.piece or clients_at_once(self.audit, self.speed.step, self.shard)
 
     def to_tables(self) -> Mapping[str, Any]:
         return self.audit.describe()
@@ -117,6 +128,8 @@ class AuditExperiment(Experiment[None]):
         accounts = round_accounts((audit.scenario, *audit.also), audit.defenses, candidates=candidates_of(audit))
         return origin_of(audit, compute) | {
             "shard": self.shard,
+            **({} if self.piece is None else {"piece": self.piece}),
+            **({} if audit.limit is None else {"seconds": audit.limit.seconds}),
             "trials": sum(len(cell.own_keys) for cell in self.cells),
             "plan": planned(self.cells),
             "lineup": describe_lineups(self.lineups),
@@ -137,6 +150,10 @@ class AuditExperiment(Experiment[None]):
         }
 
     def play(self, runner: Runner) -> None:
+        if self.audit.limit is not None:
+            return self._play_in_time(runner, self.audit.limit)
+        if self.piece is not None:
+            self.groups = all_pieces(self.groups, self.piece)
         first, *others = waves(self.groups, list(self.audit.attacks)) if self.audit.sequence else [[], self.groups]
         missing = count_missing(runner, [first, *others])
         runner.progress.begin(missing + sum(not runner.is_done(c.own_keys) for c in self.lineups))
@@ -144,6 +161,16 @@ class AuditExperiment(Experiment[None]):
         run_waves(runner, [first], judge)  # pictures to look at, soon
         run_lineups(runner, self.lineups, gallery_of(self.audit))
         run_waves(runner, others, judge)
+
+    def _play_in_time(self, runner: Runner, limit: TimeLimit) -> None:
+        runner.progress.begin(0)
+        size = self.piece or self.shard
+        run = Anytime(runner=runner, audit=self.audit, compute=self.compute, limit=limit, judge=judge_of(self.audit),
+                      gallery=gallery_of(self.audit), shard=self.shard, size=size, speed=self.speed)  # fmt: skip
+        run.play(self.groups, self.lineups)
+
+    def closing(self) -> Mapping[str, Any]:
+        return {} if self.audit.limit is None else {"spent": round(self.audit.limit.elapsed, 1)}
 
     @property
     def cells(self) -> list[Cell | LineUpCell]:

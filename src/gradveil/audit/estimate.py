@@ -13,23 +13,18 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import chain
 from typing import Any
 
-from gradveil.attacks.invertgrad import invertgrad
 from gradveil.audit.audit import Audit, applicable, judge_of
 from gradveil.audit.lineup import gallery_of, hold_lineup
 from gradveil.audit.lineup_plan import SHARED, LineUpCell, auto_size, plan_lineups
-from gradveil.audit.memory import Memory
 from gradveil.audit.plan import Cell, clients_of
+from gradveil.audit.probe import PROBE, Cost, first_of, time_search, timed
 from gradveil.audit.schedule import shards
 from gradveil.audit.score import Judge
 from gradveil.audit.trial import run_cell
 from gradveil.audit.validate import check
-from gradveil.core.attack import Attack
 from gradveil.core.compute import Compute
 from gradveil.lineup.candidates import Gallery
 
-PROBE = invertgrad(steps=1000, restarts=1, tv=1e-2)  # what a step is timed by first
-FEW = 2  # evaluations to begin with
-BEGIN, TELLING = 0.1, 0.3  # seconds: to begin with, and of a difference between two runs that is no chance
 SLOW = 0.05  # seconds of one client's step or closed form, above which it is measured once for all defenses
 CANDIDATES = (4, 12)  # by which a line-up is timed; a quarter of them where a step is slow
 
@@ -61,14 +56,6 @@ class Estimate:
     def to_json(self) -> dict[str, Any]:
         parts = [asdict(part) for part in self.parts]
         return {"least": self.least, "most": self.most, "measured": self.measured, "parts": parts}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Cost:
-    """Seconds of a cell on all of its clients: what it takes anyway, and each evaluation."""
-
-    fixed: float
-    each: float
 
 
 @dataclass
@@ -170,52 +157,3 @@ def add_up(parts: Iterable[Part]) -> Iterator[Part]:
         found.setdefault(part.name, []).append(part)
     for name, some in found.items():
         yield Part(name=name, least=sum(part.least for part in some), most=sum(part.most for part in some))
-
-
-def time_search(cell: Cell, judge: Judge, method: Attack, each: float = 0.0) -> Cost:
-    """By a run of few evaluations and one of twice as many; twice as many again until the difference tells something.
-
-    each: seconds of one evaluation, as far as they are known: it says how many to begin with.
-    """
-    assert method.evaluations is not None
-    total = method.evaluations[1]
-    short = shorten(method, min(max(FEW, BEGIN / each if each else FEW), total / 4) / total)
-    few, count = run_search(cell, judge, short), count_most(short)
-    while True:
-        longer = shorten(short, 2.0)
-        more, twice = run_search(cell, judge, longer), count_most(longer)
-        if more - few > TELLING or 2 * twice > total:
-            seconds = max(more - few, 0.0) / max(twice - count, 1)
-            return Cost(fixed=max(few - count * seconds, 0.0), each=seconds)
-        short, few, count = longer, more, twice
-
-
-def shorten(method: Attack, share: float) -> Attack:
-    found = method.scaled(share)
-    assert found is not None, "what counts evaluations takes steps"
-    return found
-
-
-def count_most(method: Attack) -> int:
-    assert method.evaluations is not None
-    return method.evaluations[1]
-
-
-def run_search(cell: Cell, judge: Judge, method: Attack) -> float:
-    """Seconds; what the one who does not know the defense has found is there for the one who does."""
-    cell, memory = replace(cell, method=method.prior_only() if cell.control == "prior" else method), Memory()
-    if cell.attacker == "adaptive":
-        threat = replace(cell.scenario.threat, knows_defense=False)
-        run_cell(replace(cell, attacker="unaware", scenario=replace(cell.scenario, threat=threat)), judge, memory)
-    return timed(run_cell, cell, judge, memory)
-
-
-def timed(work: Any, *given: Any) -> float:
-    start = time.perf_counter()
-    work(*given)
-    return time.perf_counter() - start
-
-
-def first_of(cell: Cell) -> Cell:
-    """On its first client."""
-    return cell.only(cell.scenario.names[:1])

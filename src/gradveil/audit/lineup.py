@@ -62,7 +62,7 @@ def run_lineups(runner: Runner, cells: Sequence[LineUpCell], gallery: Gallery | 
 
 def describe_lineup(cell: LineUpCell) -> tuple[str, int]:
     """Its name and the number of its clients, for the progress."""
-    return cell.name, len(cell.scenario.names)
+    return cell.name, len({client for client, _ in cell.places})
 
 
 def hold_lineup(cell: LineUpCell, gallery: Gallery) -> list[Record]:
@@ -81,9 +81,8 @@ def hold_lineup(cell: LineUpCell, gallery: Gallery) -> list[Record]:
 
 def fail_lineup(cell: LineUpCell, reason: str, seconds: float = 0.0) -> list[Record]:
     """Every picture, for the same reason."""
-    clients, examples = cell.scenario.private.images.shape[:2]
-    outcome: dict[str, Any] = {"status": "failed", "reason": reason, "seconds": seconds / (clients * examples)}
-    return [_record(cell, name, example, **outcome) for name in cell.scenario.names for example in range(examples)]
+    outcome: dict[str, Any] = {"status": "failed", "reason": reason, "seconds": seconds / len(cell.places)}
+    return [_record(cell, name, example, **outcome) for name, example in cell.places]
 
 
 def _hold(cell: LineUpCell, gallery: Gallery) -> list[Ranks]:
@@ -91,9 +90,11 @@ def _hold(cell: LineUpCell, gallery: Gallery) -> list[Ranks]:
     among = _choose(gallery, list(cell.rows), scenario.private.images)
     lineup = LineUp(scenario=scenario, defense=cell.defense, gallery=among, seed=cell.observed, standins=cell.standins)
     places = [places_of(scenario, client) for client in range(len(scenario.names))]
+    if cell.picture is not None:
+        places = [own[cell.picture : cell.picture + 1] for own in places]
     sent = list(_updates(cell))
     updates = [sent[client] for client, own in enumerate(places) for _ in own]
-    return lineup.hold([one for own in places for one in own], updates)
+    return lineup.hold([one for own in places for one in own], updates, len(cell.places))
 
 
 def _choose(gallery: Gallery, rows: list[int], like: Tensor) -> Gallery:

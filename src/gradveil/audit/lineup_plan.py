@@ -45,6 +45,7 @@ class LineUpCell:
     copies: int  # pictures of the gallery that were left out, since they are there already
     labeled: bool = True  # whether the candidates' own labels are known
     standins: int = 0
+    picture: int | None = None  # of the first client, which alone is looked for; None: every picture of everybody
     attack: str = LINE_UP
     attacker: Attacker = "adaptive"
     control: Control = "lineup"
@@ -67,8 +68,15 @@ class LineUpCell:
 
     @property
     def own_keys(self) -> list[str]:
+        return [self.key(*place) for place in self.places]
+
+    @property
+    def places(self) -> list[tuple[str, int]]:
+        """Client and number of each picture that is looked for."""
+        if self.picture is not None:
+            return [(self.scenario.names[0], self.picture)]
         examples = range(self.scenario.private.images.shape[1])
-        return [self.key(name, example) for name in self.scenario.names for example in examples]
+        return [(name, example) for name in self.scenario.names for example in examples]
 
     @property
     def observed(self) -> Seed:

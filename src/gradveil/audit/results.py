@@ -124,7 +124,8 @@ class Run:
 def read_run(folder: Path) -> Run:
     """The journal is the truth and must be there; settings and provenance are shown if they are."""
     records = journal.read(folder / "journal.jsonl")
-    if not records:
+    provenance = _read_mapping(folder / "provenance.json", json.loads)
+    if not records and "piece" not in provenance:  # in too short a time nothing is finished
         raise ConfigError(f"{folder}: no finished trial in journal.jsonl, give the folder of a run")
     config = _read_mapping(folder / "config.toml", tomllib.loads)
     _check_origin(records, config.get("seed"), folder)
@@ -133,7 +134,7 @@ def read_run(folder: Path) -> Run:
         name=folder.resolve().name,
         records=tuple(_validate_scores(record, folder) for record in records),
         config=config,
-        provenance=_check_provenance(_read_mapping(folder / "provenance.json", json.loads), folder / "provenance.json"),
+        provenance=_check_provenance(provenance, folder / "provenance.json"),
     )
 
 

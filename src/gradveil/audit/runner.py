@@ -8,8 +8,9 @@ from functools import partial
 from gradveil.audit.memory import Memory
 from gradveil.audit.plan import Cell
 from gradveil.audit.score import Judge
+from gradveil.audit.speed import Speed
 from gradveil.audit.trial import Trial, fail_cell, run_cell
-from gradveil.audit.verdict.leak import Baselines
+from gradveil.audit.verdict.leak import CLOSENESS, Baselines, closeness
 from gradveil.experiment.record import Record
 from gradveil.experiment.runner import Runner
 
@@ -24,11 +25,16 @@ def count_missing(runner: Runner, waves: Sequence[Sequence[Group]]) -> int:
 def run_waves(runner: Runner, waves: Sequence[Sequence[Group]], judge: Judge) -> None:
     """One wave after the other; what one has recovered whole is no longer attacked in the next."""
     tried: set[str] = set()
+    speed, waiting = Speed(), [group for wave in waves for group in wave if not is_done(runner, group)]
     for wave in waves:
         remaining = [leave_out_leaked(group, tried, runner.journal.records) for group in wave] if tried else wave
         missing = [group for group in remaining if not is_done(runner, group)]
-        for _, trials in runner.each(partial(attack, judge=judge), missing, fail_group, describe):
+        for group, trials in runner.each(partial(attack, judge=judge), missing, fail_group, describe):
             records = keep_trials(runner, trials)
+            speed.learn(group, trials, None)
+            waiting = [one for one in waiting if not is_done(runner, one)]
+            if (left := speed.expect(waiting)) is not None:
+                runner.progress.expect(left / max(1, runner.pool.workers))
             runner.progress.done(len(records), sum(record.status == "failed" for record in records))
         tried |= {group[0].attack for group in wave if not _is_left_whole(group)}
 
@@ -82,7 +88,23 @@ def is_done(runner: Runner, group: Group) -> bool:
 
 def keep_trials(runner: Runner, trials: Sequence[Trial]) -> list[Record]:
     """Write each trial's pictures and then its records; all records, those that were there already among them."""
+    new = [trial for trial in trials if not runner.is_done(record.key for record in trial.records)]
     for trial in trials:
         save = partial(runner.home.save_pictures, trial.file, trial.pictures) if trial.pictures else None
         runner.keep(trial.records, save)
+    show_worst(runner, new)
     return [record for trial in trials for record in trial.records]
+
+
+def show_worst(runner: Runner, trials: Sequence[Trial]) -> None:
+    """The progress gets the reconstruction that is nearer to its original than all before it."""
+    pictured = [trial for trial in trials if trial.pictures]
+    shown = [(closeness(r) or 0.0, r, trial) for trial in pictured for r in trial.records if not r.control]
+    if not shown:
+        return
+    own = {record.key for _, record, _ in shown}
+    before = [closeness(r) or 0.0 for r in runner.journal.records if not r.control and r.key not in own]
+    best, record, trial = max(shown, key=lambda one: one[0])
+    if best > max(before, default=0.0):
+        words = f"{record.defense} / {record.attack} / {record.client}: {CLOSENESS.label} {best:.{CLOSENESS.digits}f}"
+        runner.progress.show(trial.pictures["reconstructed"][record.example], words)

@@ -13,6 +13,7 @@ from gradveil.audit.update_match import cosine, length
 from gradveil.capture.format import Capture, Normalization
 from gradveil.capture.layout import nearest, short
 from gradveil.capture.mode import count_steps, list_moved
+from gradveil.capture.names import rename_for, without_prefixes
 from gradveil.core.client import BATCH_NORMS, parameters_of
 from gradveil.core.errors import ConfigError, unknown
 from gradveil.defenses import DEFENSES, find_defense
@@ -151,7 +152,10 @@ def model_of(capture: Capture, spec: str = "", where: str | Path = "capture") ->
                 f"{where}: model: the capture does not name one, set `model` to a name or to file.py:factory"
             )
         raise unknown("model", capture.model[:100], MODELS, f"{where}: model")
-    model = as_sent(bare_model(spec or capture.model, capture, capture.normalization), capture.weights)
+    model = as_sent(
+        bare_model(spec or capture.model, capture, capture.normalization), without_prefixes(capture.weights)
+    )
+    capture, _ = rename_for(capture, model)
     _check_names(model.state_dict(), capture.weights, where)
     _check_parameters(model, capture, where)
     model.load_state_dict(dict(capture.weights), strict=True)

@@ -117,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = _code(arguments)
     except KeyboardInterrupt:  # a second one, while the first is being told
         code = INTERRUPTED
-    if code == INTERRUPTED and _is_kept():
+    if _is_kept():
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)  # what is finished is on disk

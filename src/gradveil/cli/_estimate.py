@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import typer
 
 from gradveil.cli._output import print_summary, print_to_stderr
+from gradveil.core.time_limit import show_time
 
 if TYPE_CHECKING:
     from gradveil.audit.audit import Audit
@@ -63,16 +64,3 @@ def confirm_long_run(audit: Audit, compute: Compute, yes: bool) -> None:
 def describe(found: Estimate) -> str:
     least, most = show_time(found.least), show_time(found.most)
     return f"about {least}" if least == most else f"{least} to {most}"
-
-
-def show_time(seconds: float) -> str:
-    """In the largest unit of which it is one or more.
-
-    >>> [show_time(seconds) for seconds in (0.2, 42, 600, 9000, 400000)]
-    ['1 s', '42 s', '10 min', '2.5 h', '4.6 days']
-    """
-    if seconds < 120:
-        return f"{max(1, round(seconds))} s"
-    if seconds < 7200:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds / 3600:.1f} h" if seconds < 172_800 else f"{seconds / 86_400:.1f} days"

@@ -61,6 +61,7 @@ TOP = {
     "--limit-named": "limit_named",
     "--convergence": "convergence",
     "--tuned-on": "tuned_on",
+    "--seconds": "seconds",
 }
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from gradveil.audit.verdict import Verdict
     from gradveil.config import AuditConfig
     from gradveil.core.compute import Compute
+    from gradveil.core.time_limit import TimeLimit
 
 METHOD = "NAME[:k=v,...]"
 
@@ -226,6 +228,14 @@ def audit(
         ),
     ] = None,
     seed: Annotated[int | None, HOW(SEED)] = None,
+    seconds: Annotated[
+        float | None,
+        HOW(
+            "Time that the run may take: closed forms and line-ups first, then searches with growing effort. The "
+            "verdict says what was reached. Run the same command again to continue (default: no limit).",
+            metavar="SECONDS",
+        ),
+    ] = None,
     device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
     precision: Annotated[
         str,
@@ -306,6 +316,9 @@ def audit(
     redact: Annotated[bool, OUT("Leave pictures, names and paths out of the report.", "--redact")] = False,
     as_json: Annotated[bool, OUT("Print a summary as JSON.", "--json")] = False,
     quiet: Annotated[bool, OUT(QUIET, "--quiet")] = False,
+    no_pictures: Annotated[
+        bool, OUT("Draw no reconstructions on the terminal while the run is at work.", "--no-pictures")
+    ] = False,
     dry_run: Annotated[
         bool, OUT("Print how long the run would take on this machine, by part and by budget; run nothing.", "--dry-run")
     ] = False,
@@ -332,8 +345,10 @@ def audit(
     """
     from gradveil.cli._options import check_claim, check_out, compute_of, config_of
     from gradveil.config.effort import EFFORTS
+    from gradveil.core.time_limit import TimeLimit
     from gradveil.models.weights import allow_pickles
 
+    begun = time.monotonic()
     given = {
         "--model": model, "--weights": weights, "--normalize": normalize, "--data": data, "--data-option": data_option,
         "--defense": defense, "--images": images, "--draw": draw, "--canaries": canaries, "--batch-size": batch_size,
@@ -345,6 +360,7 @@ def audit(
         "--update-precision": update_precision,
         "--pictures": pictures, "--bn": bn, "--attack": attack, "--attacker": attacker, "--labels": labels,
         "--budget": budget, "--also": also, "--convergence": convergence, "--seed": seed, "--tuned-on": tuned_on,
+        "--seconds": seconds,
         "--metric": metric, "--lpips-weights": lpips_weights, "--lpips-vgg-weights": lpips_vgg_weights,
         "--tagger": tagger, "--gallery": gallery, "--lineup": lineup,
         "--limit-named": limit_named,
@@ -355,7 +371,15 @@ def audit(
     compute = compute_of(device, precision, backend, chunk, workers, limit, ray)
     resolved = config_of(config, given)
     output = Output(
-        redact=redact, as_json=as_json, quiet=quiet, yes=yes, examine=not no_doctor, claim=claim, fail_on=fails
+        redact=redact,
+        as_json=as_json,
+        quiet=quiet,
+        yes=yes,
+        examine=not no_doctor,
+        claim=claim,
+        fail_on=fails,
+        limit=TimeLimit.of(resolved.seconds, seconds, begun),
+        pictures=not (no_pictures or redact),
     )
     with allow_pickles(allow_pickle):
         if dry_run:
@@ -375,23 +399,25 @@ class Output:
     examine: bool
     claim: float | None
     fail_on: frozenset[str]
+    limit: TimeLimit | None = None
+    pictures: bool = True  # on a terminal
 
 
 def run_and_report(config: AuditConfig, folder: Path, compute: Compute, output: Output) -> None:
     from gradveil.audit.audit import run_audit
     from gradveil.config import build
     from gradveil.config.checkpoint import describe_changed_model
-    from gradveil.experiment.progress import for_stream
+    from gradveil.experiment.timed_progress import in_time
     from gradveil.report.conclude import conclude
 
-    audit = build(config)
+    audit = replace(build(config), limit=output.limit)
     if output.examine:
         examine(audit, output.quiet)
     if not output.quiet and (note := describe_changed_model(audit.scenario.model, audit.defenses)):
         print(note, file=sys.stderr)
-    if not output.quiet:
+    if not output.quiet and output.limit is None:
         confirm_long_run(audit, compute, output.yes)
-    run_audit(audit, folder, compute, for_stream(output.quiet))
+    run_audit(audit, folder, compute, in_time(output.limit, output.quiet, pictures=output.pictures))
     verdict = conclude(folder, redact=output.redact, claim=output.claim)
     print_verdict(verdict, folder, output)
     exit_if_failed(verdict, output.fail_on)

@@ -188,13 +188,15 @@ def about(found: Capture) -> dict[str, Any]:
 
 
 def _notes(found: Capture, model: str, file: Path, normalize: str, estimate: bool) -> list[str]:
+    from gradveil.capture.names import rename_for
     from gradveil.capture.preflight import check_capture, model_of
     from gradveil.config.normalization import normalize_as
 
     if not model and not found.model:
         return ["no model is named: add --model to check names, sign and normalization"]
     sent = normalize_as(model_of(found, model, file), normalize, found.shape[0])
-    notes = check_capture(found, sent, file)
+    found, renamed = rename_for(found, sent)
+    notes = [*([renamed] if renamed else []), *check_capture(found, sent, file)]
     if estimate:
         from gradveil.capture.replay import describe_training
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,12 @@ def report(
             show_default=False,
         ),
     ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option(
+            "--watch", help="Of a run that is at work: write the page again as results come, until the run ends."
+        ),
+    ] = False,
 ) -> None:
     """Write the verdict and the report of a run again, from its journal.
 
@@ -30,14 +37,19 @@ def report(
 
     gradveil report runs/photos-lenet-20250101-120000 --redact   [dim]without pictures, names and paths[/dim]
 
+    gradveil report runs/photos-lenet-20250101-120000 --watch   [dim]while the audit runs[/dim]
+
     gradveil report runs/photos-lenet-20250101-120000 --claim 0.01   [dim]test "at most 1 % leaks"[/dim]
     """
     from gradveil.cli._options import check_claim
     from gradveil.core.errors import ConfigError
-    from gradveil.report.conclude import conclude
+    from gradveil.report.conclude import conclude, watch
 
     check_claim(claim)
     if not folder.is_dir():
         raise ConfigError(f"{folder}: no such folder, give the folder of a run")
-    conclude(folder, redact=redact, claim=claim)
+    for verdict in watch(folder, redact, claim) if follow else ():
+        typer.echo(f"{datetime.now():%H:%M:%S} verdict: {verdict.word}")
+    if not follow:
+        conclude(folder, redact=redact, claim=claim)
     typer.echo(folder / "report.html")

@@ -14,6 +14,8 @@ from gradveil.cli._help import (
     DEVICE_FORM,
     MODEL,
     MODEL_FORM,
+    NORMALIZE,
+    NORMALIZE_FORM,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -42,6 +44,7 @@ def search(
             "Weights of the semi-trained model, a .safetensors file (default: trained by this command).", metavar="FILE"
         ),
     ] = None,
+    normalize: Annotated[str | None, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     data: Annotated[
         str | None, WHAT(f"Pictures to search with: {PICTURES} (default photos).", metavar=PICTURES_FORM)
     ] = None,
@@ -119,6 +122,10 @@ def search(
         int | None, PROOF("Number of pictures that these attacks reconstruct (default 4).")
     ] = None,
     seed: Annotated[int | None, HOW(SEED)] = None,
+    seconds: Annotated[
+        float | None,
+        HOW("Start no new work after this many seconds. Run the same command again to resume.", metavar="SECONDS"),
+    ] = None,
     device: Annotated[str, HOW(DEVICE, metavar=DEVICE_FORM)] = "auto",
     precision: Annotated[
         str,
@@ -153,6 +160,7 @@ def search(
     """
     from gradveil.cli._options import check_out, compute_on_all_cores, drop_missing
     from gradveil.core.choice import parse_pairs
+    from gradveil.core.time_limit import TimeLimit
     from gradveil.experiment.experiment import default_folder
     from gradveil.experiment.folder import REPORT
     from gradveil.experiment.progress import for_stream
@@ -161,7 +169,8 @@ def search(
     from gradveil.search.settings import SearchSettings, check_settings
 
     given = {
-        "model": model, "weights": weights, "data": data, "library": library, "include": include,
+        "model": model, "weights": weights, "normalize": normalize, "data": data, "library": library,
+        "include": include,
         "candidates": candidates, "length": length, "top": top, "hybrid": hybrid, "images": images, "score": score,
         "against": against, "strategy": strategy, "threshold": threshold, "rounds": rounds, "fsim": fsim,
         "semi_epochs": semi_epochs, "semi_share": semi_share, "semi_rate": semi_rate, "confirm": confirm,
@@ -170,11 +179,12 @@ def search(
     options = parse_pairs(data_option or [], "--data-option")
     settings = SearchSettings(**drop_missing(given), data_options=options)
     check_settings(settings)
+    TimeLimit.of(0.0, seconds)
     compute = compute_on_all_cores(device, precision, workers, ray)
     folder = folder or default_folder("search", settings.data, settings.model, settings.to_tables())
     check_out(folder)
     check_file(out, folder, settings)
-    outcome = run_search(settings, folder, compute=compute, progress=for_stream(quiet))
+    outcome = run_search(settings, folder, compute=compute, progress=for_stream(quiet), seconds=seconds)
     outcome.write(out)
     if not quiet:
         print_summary(COLUMNS, rows(outcome), sentences(outcome))

@@ -14,6 +14,8 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    NORMALIZE,
+    NORMALIZE_FORM,
     PAIR_FORM,
     PICTURES,
     PICTURES_FORM,
@@ -33,6 +35,7 @@ def tradeoff(
     model: Annotated[
         str | None, WHAT(f"Model to train and attack: {MODEL} (default lenet).", metavar=MODEL_FORM)
     ] = None,
+    normalize: Annotated[str | None, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = None,
     data: Annotated[
         str | None, WHAT(f"Pictures to train on: {PICTURES} (default photos).", metavar=PICTURES_FORM)
     ] = None,
@@ -160,7 +163,7 @@ def tradeoff(
     from gradveil.tradeoff.summary import columns, rows, sentences
 
     given = {
-        "model": model, "data": data, "defenses": defense, "noise": noise, "match": match,
+        "model": model, "normalize": normalize, "data": data, "defenses": defense, "noise": noise, "match": match,
         "random_policies": random_policies, "seeds": seeds, "rounds": rounds, "clients": clients,
         "per_round": per_round, "split": split, "method": method, "local_epochs": local_epochs,
         "batch_size": batch_size, "rate": rate, "momentum": momentum, "batchnorm": bn, "images": images,

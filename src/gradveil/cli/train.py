@@ -17,6 +17,8 @@ from gradveil.cli._help import (
     MODEL,
     MODEL_FORM,
     NORMALIZATION,
+    NORMALIZE,
+    NORMALIZE_FORM,
     OPTIMIZERS,
     PAIR_FORM,
     PICTURES,
@@ -38,6 +40,7 @@ STEPS, HOW, OUT = option("How they train"), option("How it is computed"), option
 
 def train(
     model: Annotated[str, WHAT(f"Model to train: {MODEL} (default lenet).", metavar=MODEL_FORM)] = "lenet",
+    normalize: Annotated[str, WHAT(f"{NORMALIZE}.", metavar=NORMALIZE_FORM)] = "auto",
     data: Annotated[str, WHAT(f"Pictures to train on: {PICTURES} (default photos).", metavar=PICTURES_FORM)] = "photos",
     data_option: Annotated[list[str] | None, WHAT(DATA_OPTION, metavar=PAIR_FORM)] = None,
     defense: Annotated[
@@ -183,7 +186,8 @@ def train(
     )  # fmt: skip
     words = {"engine": engine, "precision": precision}
     settings = TrainSettings(
-        model=model, data=data, data_options=tuple(data_option or ()), defense=defense, federation=federation,
+        model=model, normalize=normalize, data=data, data_options=tuple(data_option or ()), defense=defense,
+        federation=federation,
         epochs=epochs, checkpoints=read_checkpoints(checkpoints), evaluate_every=evaluate_every, device=device,
         chunk=chunk, delta=delta, epsilon_at_most=epsilon_at_most, **words,
     )  # fmt: skip
@@ -260,4 +264,5 @@ def audit_command(settings: TrainSettings, weights: Path) -> str:
     """The audit of a checkpoint, on the same data, model and defense."""
     options = [part for option in settings.data_options for part in ("--data-option", option)]
     audited = ["--data", settings.data, *options, "--model", settings.model, "--defense", settings.defense]
+    audited += [] if settings.normalize == "auto" else ["--normalize", settings.normalize]
     return shlex.join(["gradveil", "audit", *audited, "--weights", str(weights)])

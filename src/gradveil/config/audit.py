@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,6 +18,7 @@ from gradveil.core.choice import parse_choices
 from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError
 from gradveil.core.local_training import BatchNorm, LocalTraining
+from gradveil.core.time_limit import TimeLimit
 from gradveil.defenses import DEFENSES
 from gradveil.experiment.progress import Progress
 from gradveil.report.conclude import conclude
@@ -49,6 +51,7 @@ def audit(
     lineup: int | Literal["auto"] | None = None,
     budget: Effort | None = None,
     seed: int | None = None,
+    seconds: float | None = None,
     compute: Compute = Compute(),
     progress: Progress | None = None,
     redact: bool = False,
@@ -89,6 +92,8 @@ def audit(
         lineup: Candidates of a line-up, the original included; 0 holds none (default auto: as many as are quick).
         budget: How many steps and restarts attacks use: quick, standard or thorough (default standard).
         seed: Seed of everything random (default 0).
+        seconds: Time that the audit may take. Closed forms and line-ups come first, then searches with growing effort.
+            The verdict says what was reached, and the same folder can be continued (default: no limit).
         compute: Device, precision, back end and number of processes. Results do not depend on it, but for rounding.
         progress: What is called as trials are finished (default: nothing).
         redact: Leave pictures, names and paths out of the report.
@@ -114,7 +119,9 @@ def audit(
     tables = _without_none(given)
     if config is not None and (len(tables) > 1 or tables["scenario"]):
         raise ConfigError("holds all settings, leave it out or leave out the others", key="config")
-    run_audit(build(config or from_tables(tables, _parameter)), folder, compute, progress)
+    config = config or from_tables(tables, _parameter)
+    limit = TimeLimit.of(config.seconds, seconds)
+    run_audit(replace(build(config), limit=limit), folder, compute, progress)
     return conclude(folder, redact=redact, claim=claim)
 
 

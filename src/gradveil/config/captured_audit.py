@@ -14,6 +14,7 @@ from gradveil import data
 from gradveil.attacks import ATTACKS
 from gradveil.audit.audit import Audit
 from gradveil.capture.format import Capture
+from gradveil.capture.names import rename_for
 from gradveil.capture.preflight import check_capture, model_of
 from gradveil.capture.read import content_hash, load
 from gradveil.capture.replay import Replay, replay
@@ -46,6 +47,7 @@ class Case:
     model: nn.Module
     groups: Mapping[int, tuple[str, ...]]  # pictures of each -> clients
     notes: tuple[str, ...]
+    sha256: str  # of the file, whatever its weights are called in it
 
 
 def build_captured(config: AuditConfig, dataset: Dataset | None = None, *, replays: bool = True) -> Audit:
@@ -87,8 +89,11 @@ def open_case(config: AuditConfig) -> Case:
     path = Path(config.scenario.capture)
     capture = with_own_loss(load(path), config.scenario.loss)
     model = model_as_sent(capture, config)
-    notes = check_capture(capture, model, path)
-    return Case(capture=capture, model=model, groups=group_clients(capture, config), notes=tuple(notes))
+    sha256 = content_hash(capture)  # of the file's names
+    capture, renamed = rename_for(capture, model)
+    notes = [*([renamed] if renamed else []), *check_capture(capture, model, path)]
+    return Case(capture=capture, model=model, groups=group_clients(capture, config), notes=tuple(notes),
+                sha256=sha256)  # fmt: skip
 
 
 def with_own_loss(capture: Capture, loss: str) -> Capture:
@@ -183,7 +188,7 @@ def _needs_gallery(text: str) -> bool:
 def _origin(case: Case, replays: Mapping[str, Replay]) -> dict[str, Any]:
     capture = case.capture
     return {
-        "sha256": content_hash(capture),
+        "sha256": case.sha256,
         "sent_model_sha256": hash_model(case.model),
         "round": capture.round,
         "producer": capture.producer,

@@ -16,6 +16,7 @@ from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
 from gradveil.core.scenario import Scenario
 from gradveil.core.seeds import Seed
+from gradveil.data.base import check_classes
 from gradveil.data.draw import draw_rows
 from gradveil.defenses import DEFENSES
 from gradveil.generators.labeled_pictures import Labeled, public_rows
@@ -38,6 +39,7 @@ def prepare_inverter(config: AuditConfig, more: Sequence[Source] = ()) -> Invert
     if asked.capture or len(config.defense) != 1:
         raise ConfigError(f"an inverter is trained through one defense, got {len(config.defense)}", key="defense")
     dataset = data.load(asked.data, **asked.data_options)
+    check_classes(dataset)
     asked = replace(asked, loss=loss_for(asked, dataset))
     size = asked.batch_size * asked.aggregate
     parts = split_dataset(dataset, asked.images, size, config.gallery, config.seed, asked.draw, asked.canaries)

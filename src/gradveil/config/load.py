@@ -20,6 +20,7 @@ from gradveil.core.toml import DEEPEST, read_toml
 from gradveil.models.library import is_library_model
 from gradveil.models.user import is_user_model
 
+UNWRITTEN = ("declared", "seconds")  # no part of what is audited
 CODE = re.compile(r"\.py(:|$)")  # `file.py:factory`
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}")
 TABLES = ("scenario", "also", "defense", "attack")
@@ -159,7 +160,8 @@ def _also(raw: Mapping[str, Any], where: Where) -> dict[str, tuple[Any, ...]]:
 def _list_declared(raw: Mapping[str, Any]) -> Iterator[str]:
     """What was said and not only assumed."""
     for key, value in raw.items():
-        yield from (f"scenario.{inner}" for inner in value) if key == "scenario" else (key,)
+        if key not in UNWRITTEN:
+            yield from (f"scenario.{inner}" for inner in value) if key == "scenario" else (key,)
 
 
 def _choices(raw: Mapping[str, Any], kind: str, where: Where) -> dict[str, Choice]:
@@ -177,7 +179,7 @@ def _choices(raw: Mapping[str, Any], kind: str, where: Where) -> dict[str, Choic
 
 def to_tables(config: AuditConfig) -> dict[str, Any]:
     """The inverse of `from_tables`."""
-    own = {key: value for key, value in asdict(config).items() if key not in (*TABLES, "declared")}
+    own = {key: value for key, value in asdict(config).items() if key not in (*TABLES, *UNWRITTEN)}
     tables = own | {"scenario": asdict(config.scenario), "also": {k: list(v) for k, v in config.also.items()}}
     for kind in ("defense", "attack"):
         chosen: Mapping[str, Choice] = getattr(config, kind)

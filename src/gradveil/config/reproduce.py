@@ -16,8 +16,11 @@ from typing import Any
 import numpy as np
 
 from gradveil.audit.audit import Audit, judge_of, origin_of
+from gradveil.audit.ladder import rung_of
 from gradveil.audit.lineup import gallery_of, hold_lineup
 from gradveil.audit.lineup_plan import plan_lineups
+from gradveil.audit.pieces import all_pieces, controls_of, divide_lineup, rung_shards
+from gradveil.audit.plan import Cell
 from gradveil.audit.results import KINDS, Run, read_run
 from gradveil.audit.runner import attack
 from gradveil.audit.schedule import shards
@@ -166,7 +169,9 @@ def as_the_run(origin: Mapping[str, Any]) -> Compute:
 
 def _hold_again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
     """The shard of line-ups that holds the trial."""
-    cells, gallery = plan_lineups(audit, compute, origin["shard"]), gallery_of(audit)
+    cells, gallery = list(plan_lineups(audit, compute, origin["shard"])), gallery_of(audit)
+    if "piece" in origin:
+        cells = [one for cell in cells for one in divide_lineup(cell, origin["piece"])]
     if gallery is None or (cell := next((one for one in cells if key in one.own_keys), None)) is None:
         raise _unknown_here(key)
     with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
@@ -181,7 +186,8 @@ def _unknown_here(key: str) -> ConfigError:
 
 def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], key: str) -> Trial:
     """The shard that holds the trial, run as it was: all of it, since a batch rounds as one, on as many threads."""
-    groups = (group for group in shards(audit, compute, origin["shard"]) if any(key in cell.keys for cell in group))
+    stored = next(record for record in run.records if record.key == key)
+    groups = (group for group in _groups(audit, compute, origin, stored) if any(key in cell.keys for cell in group))
     if (group := next(groups, None)) is None:
         raise _unknown_here(key)
     own = next(cell for cell in group if key in cell.keys)
@@ -190,6 +196,17 @@ def _again(run: Run, audit: Audit, compute: Compute, origin: Mapping[str, Any], 
     with threads(1, of_torch=origin.get("threads", 1)) as submit, compute.active():
         trials = wait_for(submit(attack, group if own.repeats else [own], judge_of(audit)))
     return next(trial for trial in trials if any(record.key == key for record in trial.records))
+
+
+def _groups(audit: Audit, compute: Compute, origin: Mapping[str, Any], record: Record) -> list[list[Cell]]:
+    """What is run at once; of a run with limited time, the pieces and the smaller efforts."""
+    rung, shard = rung_of(record.attack), origin["shard"]
+    groups = list(shards(audit, compute, shard)) if rung == 1 else rung_shards(audit, rung, compute, shard)
+    pieces = all_pieces(groups, origin["piece"]) if "piece" in origin else groups
+    if rung == 1 or not record.control:
+        return pieces
+    hit = [group[0] for group in pieces if group[0].place[:3:2] == (record.scenario, record.attack)]
+    return [one for cell in hit for one in controls_of(audit, cell, cell.scenario.names, record.control)]
 
 
 def _same_pictures(run: Run, record: Record, trial: Trial) -> bool | None:

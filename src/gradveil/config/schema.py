@@ -120,6 +120,7 @@ class AuditConfig:
     convergence: bool = True  # also with twice the steps, on the undefended model; a quick budget leaves it out
     sequence: bool = False  # attacks in order: who does not apply is left out, pictures recovered whole drop out
     tuned_on: tuple[str, ...] = ()  # runs, or files of hashes, on which settings of attacks were chosen
+    seconds: float = field(default=0.0, compare=False, metadata={"low": 0.0})  # that the run may take; 0: no limit
     scenario: ScenarioConfig = field(default_factory=ScenarioConfig)
     also: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)  # other values of keys of the scenario
     defense: Mapping[str, Choice] = field(default_factory=default_defenses)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -40,8 +41,7 @@ class OwnLoss(str):
         return self
 
     def __reduce__(self) -> Any:
-        """To other processes of a run by name: they load the file again."""
-        return (OwnLoss, (str(self),)) if self.function is None else (load_loss, (str(self),))
+        return OwnLoss, (str(self), self.function)
 
 
 def is_own_loss(name: str) -> bool:
@@ -63,7 +63,14 @@ def is_same_loss(one: str, other: str) -> bool:
 
 
 def load_loss(spec: str) -> OwnLoss:
-    """The function that `file.py:name` names. The file is run."""
+    """The function that `file.py:name` names. The file is run, once unless it was changed."""
+    path, _ = split_spec(spec, FORM, "loss")
+    about = path.stat()
+    return _load(spec, str(path.resolve()), about.st_mtime_ns, about.st_size)
+
+
+@lru_cache(maxsize=16)
+def _load(spec: str, *_stamp: object) -> OwnLoss:
     path, name = split_spec(spec, FORM, "loss")
     with beside(path), name_faults(path, "running the file"):
         module = run_file(path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any, TypeVar
 import torch
 
 from gradveil.core.progress import stoppable
+from gradveil.core.time_limit import OutOfTime
 
 NAME = "gradveil"
 LISTEN = 0.5  # seconds until a wait looks up
@@ -36,18 +38,20 @@ def threads(count: int, of_torch: int) -> Iterator[Submit]:
             torch.set_num_threads(before)
 
 
-def wait_for(future: Future[Result]) -> Result:
-    """The result of the future.
+def wait_for(future: Future[Result], until: float = math.inf) -> Result:
+    """The result of the future; OutOfTime if it is not there at `until`, on the clock of `time.monotonic`.
 
     Python handles a signal between two of its instructions. One that comes just before a wait without an end would be
     handled at the end of the wait, so the wait ends twice a second.
     """
     while True:
         try:
-            return future.result(LISTEN)
+            return future.result(max(0.0, min(LISTEN, until - time.monotonic())))
         except TimeoutError:
             if future.done():  # the work's own
                 return future.result()
+            if time.monotonic() >= until:
+                raise OutOfTime from None
 
 
 def left_behind(patience: float) -> bool:

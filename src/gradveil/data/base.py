@@ -34,6 +34,16 @@ class Dataset:
     loss: Loss | None = "cross-entropy"  # what its targets call for; None: numbers, for which there is no usual one
 
     @property
+    def has_classes(self) -> bool:
+        """Whether pictures have a class, or several: neither masks nor numbers."""
+        return self.loss is not None and self.targets.dim() == 2
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether every picture has one class."""
+        return self.has_classes and self.loss == "cross-entropy"
+
+    @property
     def target_kind(self) -> TargetKind:
         """What its targets are."""
         if self.loss is None:
@@ -48,6 +58,12 @@ class Dataset:
 
     def __len__(self) -> int:
         return self.images.shape[0]
+
+
+def check_classes(dataset: Dataset) -> None:
+    """ConfigError of masks and numbers, where accuracies are measured or policies are scored."""
+    if not dataset.has_classes:
+        raise ConfigError(f"{dataset.name}: its targets are masks or numbers, take pictures with classes", key="data")
 
 
 def one_hot(labels: Integer[np.ndarray, " n"], classes: int) -> Float[Tensor, "n class"]:

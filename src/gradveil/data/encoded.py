@@ -95,6 +95,8 @@ def _member(name: str) -> zipfile.ZipInfo:
 def number_labels(dataset: Dataset) -> tuple[np.ndarray, np.ndarray]:
     """Labels as `npz` reads them, and the names of as many classes as it will see."""
     targets, names = dataset.targets.numpy(), np.array(dataset.class_names)
+    if not np.isin(targets, (0, 1)).all() or not dataset.has_classes:
+        return targets, names
     if dataset.loss != "cross-entropy":
         return targets.astype(np.uint8), names
     labels = targets.argmax(1).astype(np.int64)

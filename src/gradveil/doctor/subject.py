@@ -16,6 +16,7 @@ from gradveil import data
 from gradveil.audit.audit import Audit
 from gradveil.audit.plan import clients_of
 from gradveil.capture.format import Capture
+from gradveil.capture.names import rename_for
 from gradveil.capture.read import load as load_capture
 from gradveil.config.build import build, loss_for, model_of
 from gradveil.config.captured_audit import model_as_sent, with_own_loss
@@ -87,6 +88,8 @@ def open_subject(config: AuditConfig, by_budget: Mapping[str, AuditConfig], seco
         if scenario.capture:
             capture = with_own_loss(load_capture(scenario.capture), scenario.loss)
             model = model_as_sent(capture, config)
+            capture, renamed = rename_for(capture, model)
+            notes += [renamed] if renamed else []
             given |= {"capture": capture, "training": capture.training, "notes": notes}
             return Subject(model=model, dataset=dataset, **given)
         assert dataset is not None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import cast
@@ -17,6 +18,7 @@ from gradveil.engine.priors.prior import Penalty
 from gradveil.engine.spaces.space import BoundSpace
 
 Carry = dict[str, Tensor]
+SLOW = 1.0  # seconds without a word, of steps that take long
 LOOK_EVERY = 100  # steps between looks at whether everyone is done: a look waits for the device
 
 
@@ -114,14 +116,16 @@ class Descent:
     def run(self, z: Latent, stepper: Stepper) -> Carry:
         """All steps, then one more look at the last point."""
         carry = self.begin(z)
-        step = stepper(self, carry)
+        step, heard = stepper(self, carry), time.monotonic()
         for i in range(self.steps):
             carry = step()
             leave_if_stopped()
-            if (i + 1) % LOOK_EVERY == 0:
+            looks = (i + 1) % LOOK_EVERY == 0
+            if looks or time.monotonic() - heard >= SLOW:
                 tick(i + 1, self.steps)
-                if bool(carry["done"].all()):
-                    break
+                heard = time.monotonic()
+            if looks and bool(carry["done"].all()):
+                break
         with torch.no_grad():
             last = _under("z", carry)
             total, match, _ = self.objective(last)

@@ -65,6 +65,10 @@ class Experiment(ABC, Generic[Outcome]):
     def play(self, runner: Runner) -> Outcome:
         """Compute what is missing, keep it, and make the outcome of all records."""
 
+    def closing(self) -> Mapping[str, Any]:
+        """What provenance.json says of the end of a run, beside its time."""
+        return {}
+
     def write(self, outcome: Outcome, folder: Path) -> None:
         """Write the result file, the page and the seal."""
 
@@ -97,7 +101,7 @@ def run(
                 home.prepare(config, origin)
                 runner = Runner(home=home, journal=journal, pool=pool, progress=shown, origin=origin)
                 outcome = experiment.play(runner)
-                home.finish()  # still the one writer
+                home.finish(experiment.closing())  # still the one writer
             experiment.write(outcome, folder)
             return outcome
     finally:

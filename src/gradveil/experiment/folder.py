@@ -24,6 +24,8 @@ from gradveil.experiment.seal import SEAL, SIGNATURE
 
 CONFIG, PROVENANCE, JOURNAL, IMAGES = "config.toml", "provenance.json", "journal.jsonl", "images"
 VERDICT, REPORT = "verdict.json", "report.html"
+AGAIN = ("command", "device", "precision", "gradveil", "torch", "started", "seconds")  # of each return to a run
+ADDED = ("piece",)  # what a return may decide that the run had left open
 DERIVED = (VERDICT, REPORT, SEAL, SIGNATURE)
 FULL, BROKEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG), (errno.EIO, errno.EROFS)
 
@@ -160,16 +162,20 @@ class RunFolder:
         broken = self._broken_seal(stored, "the run, resumed")
         withdraw_seal(self.user_path)
         if stored:
-            again = {key: provenance[key] for key in ("command", "device", "precision", "gradveil", "torch", "started")}
+            again = {key: provenance[key] for key in AGAIN if key in provenance}
             resumed = [*stored.get("resumed", []), again]
             versions = several_versions(stored.get("gradveil"), resumed)
-            provenance = {**stored, "finished": None, "resumed": resumed, **versions, **broken}
+            added = {key: provenance[key] for key in ADDED if key in provenance}
+            provenance = {**added, **stored, "finished": None, "resumed": resumed, **versions, **broken}
         self._write_provenance(provenance)
 
-    def finish(self) -> None:
+    def finish(self, closing: Mapping[str, Any] = {}) -> None:
         if SEAL in self.files:
             announce_seal(self.user_path)
-        self._write_provenance({**self.read_provenance(), "finished": now()})
+        stored = self.read_provenance()
+        if "spent" in closing:
+            closing = {**closing, "spent": closing["spent"] + stored.get("spent", 0)}
+        self._write_provenance({**stored, **closing, "finished": now()})
 
     def note_broken_seal(self, by: str) -> bool:
         """Whether the seal of a finished run was lost or broken; then the provenance says so from now on."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -120,10 +121,15 @@ class Journal:
         _open.add(self)
 
     def _lock(self, path: Path) -> None:
-        try:
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise LockedError(f"{path}: another run is writing here, wait for it or choose another `folder`") from error
+        """Again after a moment: a reader who only looks whether a run is at work holds it for no longer."""
+        for pause in (0.05, 0.2, None):
+            try:
+                return fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                if pause is None:
+                    words = "another run is writing here, wait for it or choose another `folder`"
+                    raise LockedError(f"{path}: {words}") from error
+                time.sleep(pause)
 
     def append(self, record: Record) -> None:
         self.extend([record])
@@ -140,6 +146,18 @@ class Journal:
 
     def __exit__(self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None):
         self.file.close()
+
+
+def is_being_written(path: Path) -> bool:
+    """Whether a run is at work on this journal now."""
+    try:
+        with open(path, "rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
 
 
 _open: WeakSet[Journal] = WeakSet()

@@ -6,6 +6,10 @@ import sys
 import time
 from typing import Protocol, TextIO
 
+from torch import Tensor
+
+from gradveil.core.time_limit import show_time
+
 
 class Progress(Protocol):
     """What `audit.run` tells about its cells. A cell is one attack on one defense; `begin(0)`: their number is open."""
@@ -14,6 +18,8 @@ class Progress(Protocol):
     def start(self, cell: str, trials: int) -> None: ...
     def step(self, done: int, total: int) -> None: ...
     def done(self, trials: int, failed: int) -> None: ...
+    def expect(self, seconds: float) -> None: ...  # that the rest of the run takes, by what was measured
+    def show(self, picture: Tensor, words: str) -> None: ...  # [channel, height, width]: the worst one so far
     def end(self) -> None: ...
 
 
@@ -24,6 +30,8 @@ class Silent:
     def start(self, cell: str, trials: int) -> None: ...
     def step(self, done: int, total: int) -> None: ...
     def done(self, trials: int, failed: int) -> None: ...
+    def expect(self, seconds: float) -> None: ...
+    def show(self, picture: Tensor, words: str) -> None: ...
     def end(self) -> None: ...
 
 
@@ -34,6 +42,7 @@ class Lines:
         self.stream, self.every = stream or sys.stderr, every
         self.cells = self.number = 0
         self.since = self.said = time.monotonic()
+        self.remaining: float | None = None  # seconds, where it is known
 
     def say(self, text: str) -> None:
         print(text, file=self.stream, flush=True)
@@ -54,20 +63,30 @@ class Lines:
             self.say(f"    step {done} of {total}, about {left:.0f} s left in this cell")
 
     def done(self, trials: int, failed: int) -> None:
-        self.say(f"    done in {time.monotonic() - self.since:.1f} s, {failed} of {trials} failed")
+        more = "" if not self.remaining else f", about {show_time(self.remaining)} left in the run"
+        self.say(f"    done in {time.monotonic() - self.since:.1f} s, {failed} of {trials} failed{more}")
+
+    def expect(self, seconds: float) -> None:
+        self.remaining = seconds
+
+    def show(self, picture: Tensor, words: str) -> None: ...
 
     def end(self) -> None: ...
 
 
 class Bar:
-    """One bar with the time left, for a terminal. A cell counts as one, however many steps it takes."""
+    """One bar with the time left, for a terminal. A cell counts as one, however many steps it takes.
 
-    def __init__(self) -> None:
+    pictures: whether reconstructions are drawn above it.
+    """
+
+    def __init__(self, pictures: bool = False) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn())
         self.bar = Progress(*columns, console=Console(stderr=True))
+        self.pictures = pictures
         self.task = self.bar.add_task("audit", total=None, start=False)
         self.finished = 0
 
@@ -86,13 +105,22 @@ class Bar:
         self.finished += 1
         self.bar.update(self.task, completed=self.finished)
 
+    def expect(self, seconds: float) -> None: ...
+
+    def show(self, picture: Tensor, words: str) -> None:
+        if self.pictures:
+            from gradveil.experiment.half_blocks import draw
+
+            self.bar.console.print(draw(picture))
+            self.bar.console.print(words, markup=False)
+
     def end(self) -> None:
         self.bar.stop()
 
 
-def for_stream(quiet: bool, stream: TextIO | None = None) -> Progress:
-    """A bar on a terminal, lines elsewhere, nothing if `quiet`."""
+def for_stream(quiet: bool, stream: TextIO | None = None, pictures: bool = False) -> Progress:
+    """A bar on a terminal, with reconstructions above it if asked for; lines elsewhere, nothing if `quiet`."""
     where: TextIO = stream or sys.stderr
     if quiet:
         return Silent()
-    return Bar() if where.isatty() else Lines(where)
+    return Bar(pictures) if where.isatty() else Lines(where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -50,6 +51,7 @@ class Runner:
         jobs: Sequence[Job],
         give_up: Callable[[Job, str], Result] | None = None,
         describe: Callable[[Job], tuple[str, int]] | None = None,
+        until: float = math.inf,
     ) -> Iterator[tuple[Job, Result]]:
         """Every job with its result, see `Pool.each`. Where `describe` gives the name and size of a job, the progress
         shows each job by itself, and in this process its steps."""
@@ -60,7 +62,7 @@ class Runner:
 
         hears = describe is not None and not self.pool.spread  # a process of its own would write into our terminal
         with listening(self.progress.step) if hears else nullcontext():
-            yield from self.pool.each(work, jobs, give_up, on_start)
+            yield from self.pool.each(work, jobs, give_up, on_start, until)
 
     def keep(self, records: Iterable[Record], write_files: Callable[[], None] | None = None) -> list[Record]:
         """Add the new ones among the records to the journal, and return them.

@@ -11,7 +11,7 @@ from flwr.serverapp.strategy import Strategy
 from torch import Tensor, nn
 
 from gradveil.flower.arrays import only_arrays, parameter_names, record_of, tensors_of
-from gradveil.models.buffers import is_statistic
+from gradveil.models.buffers import RUNNING
 from gradveil.train.clients import draw_clients
 from gradveil.train.server_rounds import is_finite, server_step, weighted_mean, zero_velocity
 from gradveil.train.settings import Federation
@@ -80,7 +80,7 @@ class FederationStrategy(Strategy):
         update = weighted_mean([{n: sent[n] - one[n] for n in names} for one in each], weights)
         params, velocity = server_step({n: sent[n] for n in names}, self.velocity, update, self.federation, progress)
         shared = self.federation.batchnorm == "batch-shared"
-        running = [n for n, t in sent.items() if is_statistic(n) and t.is_floating_point()] if shared else []
+        running = [n for n in sent if n.rpartition(".")[2] in RUNNING] if shared else []
         statistics = weighted_mean([{n: one[n] for n in running} for one in each], weights)
         if not is_finite(params, velocity, statistics):
             return None

@@ -44,8 +44,8 @@ class Labeled:
 def labeled_pictures(source: Source, *, avoid: tuple[Source, ...] = (), size: int = 0, device: str = "cpu") -> Labeled:
     """Of data with a part to train on, that part. `size` 0: the data's own. Look-alikes of `avoid` are left out."""
     dataset = _load(source, size, "train")
-    if dataset.loss != "cross-entropy":
-        raise ConfigError(f"{dataset.name}: has several labels per picture, train on pictures with one class each")
+    if not dataset.has_labels:
+        raise ConfigError(f"{dataset.name}: has not one class per picture, train on pictures that have")
     side = size or dataset.shape[1]
     if side not in SIDES:
         raise ConfigError(f"must be one of {', '.join(map(str, SIDES))} pixels, got {side}", key="size")

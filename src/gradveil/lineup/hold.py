@@ -77,17 +77,22 @@ class LineUp:
     seed: Seed  # of the rounds, as the audit plays them
     standins: int = 0
 
-    def hold(self, places: Sequence[Place], updates: Sequence[Sequence[Update]]) -> list[Ranks]:
-        """`updates`: of every place what the server received, round by round, the last round last."""
+    def hold(
+        self, places: Sequence[Place], updates: Sequence[Sequence[Update]], asked: int | None = None
+    ) -> list[Ranks]:
+        """`updates`: of every place what the server received, round by round, the last round last.
+
+        asked: how many of the places, from the first on, are looked for; the others lend their updates (default all).
+        """
         client = Client.of(self.scenario, self.defense)
         client.defense.expect(torch.cat([self.gallery.images, torch.stack([place.picture for place in places])]))
         trials = [list(self._trials(client, *given)) for given in zip(places, updates, strict=True)]
         guesser, kind, granted = self._prepare(client, trials[0][0])
-        questions = [self._ask(client, guesser, trials, at, granted) for at in range(len(places))]
+        questions = [self._ask(client, guesser, trials, at, granted) for at in range(len(places))[:asked]]
         scores = guesser.score(questions, self.gallery)
         given = zip(questions, scores, strict=True)
         scores = [settle_ties(guesser, question, own, self.gallery) for question, own in given]
-        return [self._rank(guesser, kind, *one) for one in zip(trials, questions, scores, strict=True)]
+        return [self._rank(guesser, kind, *one) for one in zip(trials[:asked], questions, scores, strict=True)]
 
     def _prepare(self, client: Client, trial: Trial) -> tuple[Guesser, Kind, bool]:
         """Who is not told the labels takes every candidate with its own. Where nobody knows those, the label is

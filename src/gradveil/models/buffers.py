@@ -1,6 +1,7 @@
 """Which entries of a state dict are torch's own running statistics, told by their names."""
 
-STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+RUNNING = ("running_mean", "running_var")
+STATISTICS = (*RUNNING, "num_batches_tracked")
 
 
 def is_statistic(name: str) -> bool:

@@ -46,10 +46,10 @@ class ProtectionFolder(RunFolder):
         new = {"kind": KIND, "schema": 1, **json.loads(config), **provenance}
         self._write_provenance(self.read_provenance() or new)
 
-    def finish(self) -> None:
+    def finish(self, closing: Mapping[str, Any] = {}) -> None:
         """The manifest says last that the archive is there; the parts are then no longer needed."""
         archive = self.path / ARCHIVE
-        about = {"finished": now(), "bytes": archive.stat().st_size, "archive_sha256": hash_file(archive)}
+        about = {**closing, "finished": now(), "bytes": archive.stat().st_size, "archive_sha256": hash_file(archive)}
         self._write_provenance(self.read_provenance() | about)
         self.clear()
 

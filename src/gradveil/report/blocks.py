@@ -15,6 +15,7 @@ from gradveil.audit.results import Run
 from gradveil.audit.verdict import Finding, Verdict
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import CLOSENESS
+from gradveil.report.efforts import select_cells
 
 KINDS = {"prior": "prior only", "random": "random update", "another": "another picture"}
 UNCHANGED = ("name", "role", "regime", "model", "images")  # of no interest when two scenarios are compared
@@ -74,7 +75,7 @@ def blocks(run: Run, verdict: Verdict) -> list[Block]:
 
 def _scene(run: Run, verdict: Verdict, name: str, findings: list[Finding]) -> Scene:
     about = run.scenarios.get(name, {})
-    cells = [cell for cell in verdict.cells if cell.scenario == name and not cell.control]
+    cells = select_cells([cell for cell in verdict.cells if cell.scenario == name and not cell.control])
     role, order = findings[0].tally.role, [finding.tally.defense for finding in findings]
     return Scene(
         name=name,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from gradveil.audit.flags import FLAGS
+from gradveil.audit.ladder import base_of
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.verdict import Verdict, judge
 from gradveil.audit.verdict.bound_words import WHO
-from gradveil.audit.verdict.conditions import describe_effort
+from gradveil.audit.verdict.conditions import describe_share
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import MARGIN
 from gradveil.audit.verdict.tally import Tally
@@ -70,7 +71,7 @@ def render(run: Run, claim: float | None = None) -> str:
         "reasons": _reasons(verdict),
         "claim": None if claim is None else examine_claim(verdict, claim),
         "failures": _failures(cells),
-        "efforts": {label: describe_effort(choice) for label, choice in run.choices("attack").items()},
+        "efforts": _efforts(run, cells),
         "controls": control_cells(run, verdict),
         "flags": list(_flags(verdict, cells)),
         "flag_titles": {name: flag.title for name, flag in FLAGS.items()},
@@ -95,6 +96,11 @@ def _reasons(verdict: Verdict) -> list[tuple[list[Tally], str]]:
         if finding.verdict == verdict.word:
             groups.setdefault(" ".join(finding.reasons), []).append(finding.tally)
     return [(tallies, reason) for reason, tallies in groups.items()]
+
+
+def _efforts(run: Run, cells: Sequence[CellResult]) -> dict[str, str | None]:
+    choices = run.choices("attack")
+    return {cell.attack: describe_share(cell.attack, choices.get(base_of(cell.attack))) for cell in cells}
 
 
 def _strips(found: Sequence[Block], axis: Axis | None, verdict: Verdict) -> Mapping[str, list[Strip]]:

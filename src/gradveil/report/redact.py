@@ -30,7 +30,7 @@ SETTINGS = ("seed", "budget", "metrics", "convergence", "limit_named", "scenario
 VERSIONS = ("gradveil", "torch", "python", "device", "precision", "backend")
 HASHES = ("model_sha256", "data_sha256", "config_sha256")
 TRUST = ("versions", "sealed_again")
-NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights")
+NUMBERS = ("schema", "seed", "gallery", "shard", "trials", "declared", "metric_weights", "piece", "seconds", "spent")
 KEPT = (*VERSIONS, *HASHES, *TRUST, *NUMBERS, "order", "uses", "searches", "started", "finished")
 
 

@@ -11,6 +11,7 @@ from gradveil.audit.verdict.estimate import CellResult, Estimate
 from gradveil.audit.verdict.leak import CLOSENESS
 from gradveil.core.metric import FED, Facts
 from gradveil.report.corridor import describe_corridors
+from gradveil.report.efforts import select_cells
 from gradveil.report.scores import list_metrics
 
 COLUMNS = ("defense", "attack", "attacker", "attempted", "failed", "leaked", "identified")
@@ -47,7 +48,7 @@ def _estimate(value: Estimate | None, facts: Facts, in_full: bool) -> list[str]:
 
 def tables(cells: Sequence[CellResult]) -> Iterator[tuple[str, list[str], list[list[str]]]]:
     """Title, columns and rows for each scenario: regimes are never mixed. One scenario needs no title."""
-    found = [cell for cell in cells if not cell.control]
+    found = select_cells([cell for cell in cells if not cell.control])
     names = {name for cell in found for name in cell.metrics if not name.endswith(FED)} | {CLOSENESS.name}
     metrics = [one for one in list_metrics(names, found[0].facts) if not one.lookup and one.as_fed] if found else []
     scenarios = dict.fromkeys(cell.scenario for cell in found)

@@ -25,6 +25,7 @@ from gradveil.core.files import slug
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
+from gradveil.data.base import check_classes
 from gradveil.data.draw import draw_rows
 from gradveil.experiment.progress import Progress
 from gradveil.search.accuracy import accuracy_rounds
@@ -154,6 +155,7 @@ def prepare_context(
     """Load the data, train what has to be trained, and draw all that does not depend on a policy."""
     seed = Seed(settings.seed).at("search")
     dataset = data.load(config.data, **config.data_options)
+    check_classes(dataset)
     attacked = settings.confirm_images if settings.confirm else 0
     parts = {
         "images": settings.images,

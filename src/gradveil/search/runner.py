@@ -29,6 +29,7 @@ class SearchRunner:
     runner: Runner
     scorer: Scorer
     parts: tuple[range, ...]
+    until: float = math.inf  # on the clock of `time.monotonic`; then OutOfTime
 
     def score(self, name: str, tasks: Sequence[Task]) -> None:
         """Every task that has no record yet; `name` is what the progress calls them."""
@@ -40,7 +41,7 @@ class SearchRunner:
         if jobs:
             self.scorer.warm(jobs[0][0].kind)
         remaining = len(missing)
-        for job, results in runner.each(partial(score_each, self.scorer), jobs):
+        for job, results in runner.each(partial(score_each, self.scorer), jobs, until=self.until):
             runner.keep([self.record(task, *timed) for task, timed in zip(job, results, strict=True)])
             remaining -= len(job)
             progress.step(len(missing) - remaining, len(missing))
@@ -98,7 +99,7 @@ class SearchRunner:
         missing = [group for group in groups if not is_done(runner, group)]
         progress.start("confirmation", len(groups))
         failed = 0
-        for finished, (_, trials) in enumerate(runner.each(work, missing), 1):
+        for finished, (_, trials) in enumerate(runner.each(work, missing, until=self.until), 1):
             failed += sum(record.status == "failed" for record in keep_trials(runner, trials))
             progress.step(finished, len(missing))
         progress.done(len(groups), failed)

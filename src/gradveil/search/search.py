@@ -10,8 +10,10 @@ once; all policies see the same random numbers.
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ import torch
 from gradveil.attacks.invertgrad import invertgrad
 from gradveil.core.compute import Compute
 from gradveil.core.scenario import Scenario
+from gradveil.core.time_limit import OutOfTime, TimeLimit
 from gradveil.data.draw import describe_rows
 from gradveil.experiment.experiment import Experiment, run
 from gradveil.experiment.folder import JOURNAL, REPORT, RunFolder
@@ -52,6 +55,7 @@ def search(
     *,
     compute: Compute = Compute(),
     progress: Progress | None = None,
+    seconds: float | None = None,
 ) -> SearchOutcome:
     """Search for transformation policies; what is already in `folder` is not computed again.
 
@@ -59,8 +63,10 @@ def search(
     folder: where journal, pictures and report.html go; the folder of the same search is gone on with.
     compute: device and precision; `workers` processes or a Ray cluster score the policies.
     progress: what shows how far the search is; nothing by default.
+    seconds: after this time no new score or attack is started; what is there is kept, and `Interrupted` raised, since
+        policies are ranked when all have their scores. Call again to resume. No limit by default.
     """
-    return run(Search(settings), folder, compute, progress)
+    return run(Search(settings, seconds), folder, compute, progress)
 
 
 class SearchFolder(RunFolder):
@@ -75,8 +81,9 @@ class Search(Experiment[SearchOutcome]):
     folder_type = SearchFolder
     context: SearchContext
 
-    def __init__(self, settings: SearchSettings) -> None:
+    def __init__(self, settings: SearchSettings, seconds: float | None = None) -> None:
         self.settings = settings
+        self.until = inf if seconds is None else time.monotonic() + TimeLimit(seconds).seconds
 
     def prepare(self, home: RunFolder, compute: Compute, progress: Progress) -> None:
         config, library = check_settings(self.settings)
@@ -98,8 +105,12 @@ class Search(Experiment[SearchOutcome]):
         return origin | {"rows": describe_rows(split.victims)}
 
     def play(self, runner: Runner) -> SearchOutcome:
-        scores = SearchRunner(runner=runner, scorer=self.context.scorer, parts=_parts(self.settings))
-        outcome = _search(self.context, scores)
+        parts = _parts(self.settings)
+        scores = SearchRunner(runner=runner, scorer=self.context.scorer, parts=parts, until=self.until)
+        try:
+            outcome = _search(self.context, scores)
+        except OutOfTime:
+            raise KeyboardInterrupt from None  # a part of the policies makes no ranking
         return replace(
             outcome,
             curves=_curves(self.context, outcome),

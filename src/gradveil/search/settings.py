@@ -43,6 +43,7 @@ class SearchSettings:
 
     model: str = "lenet"
     weights: str = ""  # of the semi-trained model; without them it is trained here
+    normalize: str = "auto"  # constants in front of the model
     data: str = "photos"
     data_options: Mapping[str, Scalar] = field(default_factory=dict)
     library: str = "ats-code"
@@ -73,7 +74,8 @@ class SearchSettings:
     def to_tables(self) -> dict[str, Any]:
         """What config.toml says of it; the library is written out, since a file can change."""
         plain = {name: getattr(self, name) for name in get_type_hints(SearchSettings)}
-        plain = {name: value for name, value in plain.items() if value is not None and name != "data_options"}
+        unsaid = {"data_options"} | ({"normalize"} if self.normalize == "auto" else set())  # as in runs without the key
+        plain = {name: value for name, value in plain.items() if value is not None and name not in unsaid}
         entries = [str(entry) for entry in library_of(self.library).entries]
         return {"search": {**plain, "entries": entries, "data_options": dict(self.data_options)}}
 
@@ -82,7 +84,7 @@ def check_settings(settings: SearchSettings) -> tuple[ScenarioConfig, Library]:
     """The scenario and the library that it speaks of; ConfigError if it cannot be done."""
     kinds = get_type_hints(SearchSettings)
     for name, value in ((name, getattr(settings, name)) for name in kinds):
-        if value is not None and name not in ("data_options", "model", "weights", "data"):
+        if value is not None and name not in ("data_options", "model", "weights", "normalize", "data"):
             check(list(value) if isinstance(value, tuple) else value, kinds[name], name)
     for name, (low, high) in RANGES.items():
         if not low <= getattr(settings, name) <= high:
@@ -130,7 +132,7 @@ def _check_included(text: str, library: Library) -> None:
 
 def _scenario(settings: SearchSettings) -> ScenarioConfig:
     """Model and data, checked against the catalogues."""
-    named = {"model": settings.model, "weights": settings.weights, "data": settings.data}
-    tables = {"scenario": {**named, "data_options": dict(settings.data_options)}}
+    named = {"model": settings.model, "weights": settings.weights, "normalize": settings.normalize}
+    tables = {"scenario": {**named, "data": settings.data, "data_options": dict(settings.data_options)}}
     config: AuditConfig = from_tables(tables, lambda key: key.removeprefix("scenario."))
     return config.scenario

@@ -49,6 +49,7 @@ class StudySettings:
     """
 
     model: str = "lenet"
+    normalize: str = "auto"  # constants in front of the model
     data: str = "photos"
     data_options: Mapping[str, Scalar] = field(default_factory=dict)
     defenses: tuple[str, ...] = DEFENSES  # NAME[:k=v,...]; several values of a key are several strengths
@@ -80,7 +81,8 @@ class StudySettings:
 
     def to_tables(self) -> dict[str, Any]:
         """What config.toml says of it."""
-        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name != "data_options"}
+        unsaid = {"data_options"} | ({"normalize"} if self.normalize == "auto" else set())  # as in runs without the key
+        plain = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in unsaid}
         return {"tradeoff": {**plain, "data_options": self.options()}}
 
     def options(self) -> dict[str, Scalar]:
@@ -116,6 +118,7 @@ class StudySettings:
                     "data": self.data,
                     "data_options": self.options(),
                     "model": self.model,
+                    "normalize": self.normalize,
                     "images": self.images,
                     "batch_size": self.victim_batch,
                     "batchnorm": self.batchnorm,

@@ -20,6 +20,7 @@ from gradveil.core.errors import ConfigError
 from gradveil.core.seeds import Seed
 from gradveil.core.types import Batch
 from gradveil.data import DATASETS, Dataset
+from gradveil.data.base import check_classes
 from gradveil.data.draw import draw_rows
 from gradveil.train.partition import partition
 from gradveil.train.settings import Federation
@@ -63,8 +64,10 @@ def split_pictures(config: ScenarioConfig) -> StudySplit:
     if loader is not None and "split" in options_of(loader):
         whole = data.load(config.data, **{**options, "split": "train"})
         other = data.load(config.data, **{**options, "split": "test"})
+        check_classes(whole)
         return StudySplit(dataset=whole, validation=Batch(other.images, other.targets))
     whole = data.load(config.data, **options)
+    check_classes(whole)
     validates = torch.arange(len(whole)) % EVERY == EVERY - 1
     if not validates.any():
         raise ConfigError(f"{len(whole)} pictures are too few to train on and to validate, use more", key="data")

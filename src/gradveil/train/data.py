@@ -38,9 +38,9 @@ class TrainingData:
         set_ = self.dataset
         return {"classes": set_.targets.shape[1], "shape": set_.shape, "seed": 0, "mean": set_.mean, "std": set_.std}
 
-    def model(self, name: str) -> nn.Module:
-        """A model of the catalogue, or of a `file.py:factory`, for these pictures."""
-        return model_of(ScenarioConfig(model=name), self.dataset)
+    def model(self, name: str, normalize: str = "auto") -> nn.Module:
+        """A model of the catalogue, or of a `file.py:factory`, for these pictures, with constants in front."""
+        return model_of(ScenarioConfig(model=name, normalize=normalize), self.dataset)
 
 
 def load_training_data(spec: str, data_options: Sequence[str], mixes: bool) -> TrainingData:

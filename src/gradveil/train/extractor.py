@@ -45,7 +45,7 @@ def train_extractor(
     dataset: Dataset, schooling: ExtractorTraining, device: str, on_epoch: Callable[[int, Tensor], None] | None = None
 ) -> tuple[nn.Module, float]:
     """The trained network and its accuracy on a tenth of the pictures, which it did not see."""
-    if dataset.loss != "cross-entropy":
+    if not dataset.has_labels:
         raise ConfigError(
             f"{dataset.name} has several labels per picture, take pictures with one class each", key="data"
         )

@@ -9,9 +9,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, TextIO
 
+from gradveil.config.normalization import parse_normalization
 from gradveil.core.compute import pick_device
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError, unknown
+from gradveil.data.base import check_classes
 from gradveil.defenses import parse_defense
 from gradveil.dp.budget import Budget
 from gradveil.experiment.experiment import default_folder
@@ -31,6 +33,7 @@ def train(
     settings: TrainSettings | None = None,
     *,
     model: str | None = None,
+    normalize: str | None = None,
     data: str | None = None,
     data_options: Mapping[str, Any] | None = None,
     defense: str | None = None,
@@ -52,6 +55,8 @@ def train(
         folder: Folder of the training (default runs/train-...). The folder of an interrupted one is continued.
         settings: All settings at once; the keywords down to `epsilon_at_most` are then left out.
         model: Name in `MODELS`, or `FILE.py:FACTORY` for a function that returns your own (default lenet).
+        normalize: Constants that the model's input is normalized with: imagenet, cifar10, cifar100, none, or numbers as
+            in 0.5,0.5,0.5/0.25,0.25,0.25 (default: those of the data for a named model, none for your own).
         data: A name in `DATASETS`, a folder with one folder per class, or a file (default photos).
         data_options: Options of the data set, such as `{"limit": 100}`.
         defense: What every client applies, as `NAME[:k=v,...]` (default none).
@@ -68,7 +73,8 @@ def train(
     if rounds is not None:
         federation = replace(federation or default_federation(), rounds=rounds)
     keywords = {
-        "model": model, "data": data, "data_options": data_options, "defense": defense, "federation": federation,
+        "model": model, "normalize": normalize, "data": data, "data_options": data_options,
+        "defense": defense, "federation": federation,
         "checkpoints": checkpoints, "evaluate_every": evaluate_every, "device": device, "precision": precision,
         "delta": delta, "epsilon_at_most": epsilon_at_most,
     }  # fmt: skip
@@ -104,7 +110,7 @@ class Training:
         if self.settings.engine != "local":
             raise ConfigError("must be local here; `gradveil.flower.train.simulate` runs flower", key="engine")
         return train_federation(
-            self.data.model(self.settings.model),
+            self.data.model(self.settings.model, self.settings.normalize),
             self.data.training,
             self.data.validation,
             self.federation,
@@ -129,14 +135,14 @@ def prepare_training(settings: TrainSettings, folder: str | Path | None = None) 
         raise unknown("model", settings.model, MODELS)
     if settings.engine == "flower" and is_user_model(settings.model):
         raise ConfigError("`engine = flower` trains models of the catalogue only, use `engine = local`", key="model")
+    parse_normalization(settings.normalize)
     defense = parse_defense(settings.defense, "defense")
     check_delta_is_used(settings.delta, defense, settings.epsilon_at_most)
     data = load_training_data(settings.data, tuple(settings.data_options), defense.knowledge().mixes)
-    if data.dataset.loss is None or data.training.labels.dim() > 2:
-        raise ConfigError("its targets are no classes, and a training is measured by its accuracy", key="data")
+    check_classes(data.dataset)
     federation = replace(settings.federation_of(len(data.training.images)), loss=data.dataset.loss)
     sizes = [len(share) for share in partition(data.training.labels, federation)]  # refuses impossible splits
-    model = data.model(settings.model)
+    model = data.model(settings.model, settings.normalize)
     allowance = allowance_for(model, defense, federation, settings.epsilon_at_most, settings.delta)
     stop = None if allowance is None else find_stop(federation, sizes, allowance)
     played = federation if stop is None else replace(federation, rounds=stop.round)

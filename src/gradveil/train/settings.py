@@ -111,6 +111,7 @@ class TrainSettings:
     """
 
     model: str = "lenet"
+    normalize: str = "auto"  # constants in front of the model, as in a scenario
     data: str = "photos"
     data_options: Mapping[str, Any] | Sequence[str] = ()
     defense: str = "none"
@@ -134,7 +135,14 @@ class TrainSettings:
 
     def identity(self) -> dict[str, Any]:
         """What decides about the result beside the federation, as config.toml stores it."""
-        return {"model": self.model, "data": self.data, "data_options": self.data_options, "asked": self.defense}
+        said = {} if self.normalize == "auto" else {"normalize": self.normalize}  # as in runs without the key
+        return {
+            "model": self.model,
+            **said,
+            "data": self.data,
+            "data_options": self.data_options,
+            "asked": self.defense,
+        }
 
     def federation_of(self, pictures: int) -> Federation:
         """The federation; `epochs` are as many rounds as feed each of the pictures so often."""
@@ -222,7 +230,8 @@ def _check_engine(settings: TrainSettings) -> None:
         raise unknown("engine", settings.engine, get_args(Engine))
     if settings.engine == "local":
         return
-    possible = {"device": ("auto", "cpu"), "precision": ("float32",), "chunk": (None,), "evaluate_every": (None, 1)}
+    possible = {"device": ("auto", "cpu"), "precision": ("float32",), "chunk": (None,), "evaluate_every": (None, 1),
+                "normalize": ("auto",)}  # fmt: skip
     for name, values in possible.items():
         if (value := getattr(settings, name)) not in values:
             raise ConfigError(f"{value} needs `engine = local`, leave it out", key=name)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.audit.ladder import is_whole
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.estimate import CellResult
 from gradveil.audit.verdict.leak import IDENTIFICATION, Baselines
@@ -55,9 +56,13 @@ def by_picture(records: Sequence[Record]) -> Mapping[tuple[str, str, int], list[
 
 
 def check_negative(run: Run, kind: str) -> Check | None:
-    """Pictures identified by an attack that has not seen their update; by chance a few are."""
-    records = [r for r in run.records if r.control == kind and r.status == "ok" and FIRST in r.scores]
-    failed = sum(r.status == "failed" for r in run.records if r.control == kind)
+    """Pictures identified by an attack that has not seen their update; by chance a few are.
+
+    Smaller efforts have controls of pictures alone that they hit, which are no sample.
+    """
+    controls = [r for r in run.records if r.control == kind and is_whole(r.attack)]
+    records = [r for r in controls if r.status == "ok" and FIRST in r.scores]
+    failed = sum(r.status == "failed" for r in controls)
     if not records:
         return None
     hits = sum(r.scores[FIRST] > 0 for r in records)

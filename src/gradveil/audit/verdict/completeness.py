@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.leak import Baselines
@@ -11,14 +11,19 @@ from gradveil.audit.verdict.leak import Baselines
 Client = tuple[str, str, str]  # scenario, defense, client
 
 
-def count_missing(run: Run, baselines: Baselines) -> int:
-    """Planned trials without a record, but for clients all of whose pictures earlier attacks had recovered whole."""
+def count_missing(run: Run, baselines: Baselines, besides: Collection[str] = ()) -> int:
+    """Planned trials without a record, but for clients all of whose pictures earlier attacks had recovered whole.
+
+    besides: attacks that are left out of the count.
+    """
     there = {(r.scenario, r.defense, r.attack, r.control or r.attacker, r.client, r.example) for r in run.records}
     dropped = dropped_at(run, baselines)
     order = {str(label): place for place, label in enumerate(run.provenance.get("order") or ())}
     missing = 0
     for cell, clients, examples in planned_cells(run):
         scenario, defense, attack, _ = cell
+        if attack in besides:
+            continue
         for place, client in enumerate(clients):
             at = dropped.get((scenario, defense, client), len(order))
             if order.get(attack, -1) > at and not _is_control(run, defense, place):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gradveil.attacks import ATTACKS
+from gradveil.audit.ladder import base_of, is_whole, rung_of
 from gradveil.audit.results import Run
 from gradveil.core.attack import Attack
 from gradveil.core.check import options_of
@@ -34,6 +35,12 @@ def describe_effort(choice: Any) -> str | None:
         return "closed form, no search" if build_attack(choice) else None
     parts = [_count(steps, "step"), _count(restarts, "restart")]
     return ", ".join(part for part in parts if part)
+
+
+def describe_share(label: str, choice: Any) -> str | None:
+    """The effort of an attack as its label says it: a part of its steps, in a run with limited time."""
+    effort = describe_effort(choice)
+    return effort if is_whole(label) or effort is None else f"1/{rung_of(label)} of {effort}"
 
 
 def _count(number: int | None, what: str) -> str:
@@ -70,7 +77,7 @@ def describe_conditions(run: Run) -> str:
     """One line; the assumption ledger of the report has the rest."""
     scenario = run.scenario
     parts = [
-        ", ".join(_attack(label, run.choices("attack").get(label, {})) for label in _attacks(run)),
+        ", ".join(_attack(label, run.choices("attack").get(base_of(label), {})) for label in _attacks(run)),
         WHO.get(str(scenario.get("attacker")), "an attacker that is not stated"),
         f"labels {scenario.get('labels', 'not stated')}",
         f"batch size {scenario.get('batch_size', 'not stated')}",
@@ -106,15 +113,17 @@ def _pictures(run: Run) -> int:
 
 
 def _attacks(run: Run) -> list[str]:
-    """A line-up is none."""
-    return list(dict.fromkeys(record.attack for record in run.records if record.control != "lineup"))
+    """A line-up is none. Of every attack the one with the most steps."""
+    labels = dict.fromkeys(record.attack for record in run.records if record.control != "lineup")
+    most = {base_of(label): label for label in sorted(labels, key=rung_of, reverse=True)}
+    return [most[base] for base in dict.fromkeys(map(base_of, labels))]
 
 
 def _attack(label: str, choice: Any) -> str:
     """With its steps and restarts, where it has them, and every option that is not its default."""
-    parts = [describe_effort(choice), ", ".join(list_changes(choice))]
+    parts = [describe_share(label, choice), ", ".join(list_changes(choice))]
     words = "; ".join(part for part in parts if part)
-    return f"{label} ({words})" if words else label
+    return f"{base_of(label)} ({words})" if words else label
 
 
 def list_changes(choice: Any) -> list[str]:

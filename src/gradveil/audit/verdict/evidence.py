@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradveil.audit.ladder import is_whole
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import Check, Convergence
 from gradveil.audit.verdict.conditions import build_attack, steps_and_restarts
@@ -60,7 +61,7 @@ def weigh_attacks(run: Run, tally: Tally, controls: Controls) -> tuple[Evidence,
     """Every attack that was tried on this defense, by the attacker who knows it where there is one to know."""
     attacker = "unaware" if tally.undefended else "adaptive"
     groups: dict[str, list[Record]] = {}
-    for record in tally.records:
+    for record in (r for r in tally.records if is_whole(r.attack)):  # fewer steps show nothing by finding nothing
         groups.setdefault(record.attack, [])
         if record.attacker == attacker:
             groups[record.attack].append(record)

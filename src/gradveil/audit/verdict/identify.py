@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from gradveil.audit.ladder import is_whole
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.leak import IDENTIFICATION, NEGATIVE, Baselines, lookups
 from gradveil.audit.verdict.negative_control import beats_guessing
@@ -41,6 +42,7 @@ class Search:
     chance: float | None  # that a picture is found by at least one of the attacks though none saw anything
     level: float  # of the test against chance
     gallery: int | None = None  # pictures compared, the original included
+    planned: int = 0  # pictures that the run is about, of which it may have seen a part
     believed: bool = True  # false: attacks that have not seen the update find more than chance explains, too
 
     @property
@@ -61,7 +63,7 @@ class Search:
 
     @property
     def beats_chance(self) -> bool:
-        return self.chance is not None and at_least(self.hits, self.of, self.level) > self.chance
+        return self.chance is not None and at_least(self.hits, max(self.of, self.planned), self.level) > self.chance
 
     @property
     def sentence(self) -> str:
@@ -79,7 +81,7 @@ class Search:
 
 def unreliable_searches(run: Run) -> frozenset[str]:
     """Searches whose negative controls beat chance: a prior or known labels find the picture, and not its update."""
-    controls = [r for r in run.records if r.control in NEGATIVE and r.status == "ok"]
+    controls = [r for r in run.records if r.control in NEGATIVE and r.status == "ok" and is_whole(r.attack)]
     gallery = run.gallery
     if not gallery:
         return frozenset()
@@ -96,6 +98,7 @@ def searches(
     gallery: int | None,
     tries: int,
     doubtful: frozenset[str] = frozenset(),
+    planned: int = 0,
 ) -> tuple[Search, ...]:
     """Those that were measured, in the order of the catalogue. A picture that fails in every trial is not counted."""
     scored = [[r for r in of_one if r.status == "ok" and r.has_truth] for of_one in pictures.values()]
@@ -103,7 +106,7 @@ def searches(
     measured = [one for one in lookups().values() if any(one.name in r.scores for of_one in scored for r in of_one)]
     others = max(1, sum(one.name not in DECIDED_ALREADY for one in measured))
     found = [_search(one, scored, baselines, gallery, tries, others) for one in measured]
-    return tuple(replace(search, believed=search.metric not in doubtful) for search in found)
+    return tuple(replace(search, believed=search.metric not in doubtful, planned=planned) for search in found)
 
 
 def _search(

@@ -20,8 +20,10 @@ from gradveil.audit.verdict.lineup import Key, LineUpResult, collect_line_ups
 from gradveil.audit.verdict.lineup_controls import describe_foreign
 from gradveil.audit.verdict.oracle import Oracle
 from gradveil.audit.verdict.positive import MOST_FAILED, check_attacks, check_positive
+from gradveil.audit.verdict.reach import Reach
 from gradveil.audit.verdict.run_flags import doubts_about, find_run_flags
 from gradveil.audit.verdict.tally import Tally, tally_run
+from gradveil.audit.verdict.unfinished import Unfinished, find_unfinished
 from gradveil.experiment.record import NOT_REPLAYED, Record
 from gradveil.experiment.reseal import SEALED_AGAIN
 
@@ -44,6 +46,7 @@ class Finding:
     reasons: tuple[str, ...]
     evidence: tuple[Evidence, ...] = ()  # every attack, and whether it counts
     bounds: Bounds = field(default_factory=Bounds)  # line-up and certificate
+    reach: Reach | None = None  # of a run with limited time
 
     @property
     def lineup(self) -> LineUpResult | None:
@@ -127,7 +130,10 @@ def judge(run: Run) -> Verdict:
     longer = check_convergence(run, cells)
     controls = Controls(positive=check_attacks(run, baselines), convergence=longer, baselines=baselines)
     absent, line_ups = count_missing(run, baselines), collect_line_ups(run)
-    findings = tuple(_finding(run, tally, counted, controls, absent, line_ups) for tally in counted)
+    findings = tuple(
+        _finding(run, tally, counted, controls, find_unfinished(run, tally, baselines, absent), line_ups)
+        for tally in counted
+    )
     return Verdict(
         findings=findings,
         under=describe_conditions(run),
@@ -151,20 +157,21 @@ def _finding(
     tally: Tally,
     tallies: Sequence[Tally],
     controls: Controls,
-    missing: int,
+    left: Unfinished,
     line_ups: Mapping[Key, Sequence[Record]],
 ) -> Finding:
     """A leak is a leak; then what no attacker can do counts, and only then what these attacks did not do."""
     evidence = weigh_attacks(run, tally, controls)
-    bounds = weigh_bounds(run, tally, evidence, line_ups, missing)
+    bounds = weigh_bounds(run, tally, evidence, line_ups, left.bounding)
     if found := tuple(_leaks(tally)):
-        return Finding(tally, "leaks", found, evidence, bounds)
+        return Finding(tally, "leaks", found, evidence, bounds, left.reach)
     foreign = describe_foreign(line_ups.get((tally.scenario, tally.defense), ()))
-    alone, reasons = _judge_attacks(run, tally, tallies, evidence, missing, foreign)
+    alone, reasons = _judge_attacks(run, tally, tallies, evidence, left, foreign)
     if bounds.bounded_by is not None:
-        return Finding(tally, "bounded", (*explain_bound(bounds), f"By attacks alone: {alone}."), evidence, bounds)
+        reasons = (*explain_bound(bounds), f"By attacks alone: {alone}.")
+        return Finding(tally, "bounded", reasons, evidence, bounds, left.reach)
     more = explain_high(bounds) if alone == "no leak found" else explain_open(bounds)
-    return Finding(tally, alone, (*reasons, *more), evidence, bounds)
+    return Finding(tally, alone, (*reasons, *more), evidence, bounds, left.reach)
 
 
 def _judge_attacks(
@@ -172,15 +179,15 @@ def _judge_attacks(
     tally: Tally,
     tallies: Sequence[Tally],
     evidence: tuple[Evidence, ...],
-    missing: int,
+    left: Unfinished,
     foreign: Iterable[str],
 ) -> tuple[Word, tuple[str, ...]]:
     """Where nothing leaked: the word without line-up and certificate. That nothing was found needs all in order."""
     if tally.records and not any(record.has_truth for record in tally.records):
         return "not evaluated", UNSCORED
     if not tally.undefended and not tally.has_adaptive:
-        return "not evaluated", ("No attacker who knows this defense was tried.",)
-    doubts = [*_open(run, tally, missing), *doubts_about(run, tally, tallies), *_about_evidence(run, tally, evidence)]
+        return "not evaluated", ("No attacker who knows this defense was tried.", *left.sentences)
+    doubts = [*_open(run, tally, left), *doubts_about(run, tally, tallies), *_about_evidence(run, tally, evidence)]
     doubts += [f"By the line-up {why}." for why in foreign]
     if doubts:
         return "inconclusive", tuple(doubts)
@@ -240,7 +247,7 @@ def _leaks(tally: Tally) -> Iterator[str]:
     yield from (search.sentence for search in tally.found_otherwise)
 
 
-def _open(run: Run, tally: Tally, missing: int) -> Iterator[str]:
+def _open(run: Run, tally: Tally, left: Unfinished) -> Iterator[str]:
     if run.provenance.get(SEALED_AGAIN):
         yield "The seal was lost or broken and made again: it is unknown whether the journal is as the run wrote it."
     if wrong := len({record.client for record in tally.records if NOT_REPLAYED in record.flags}):
@@ -251,8 +258,7 @@ def _open(run: Run, tally: Tally, missing: int) -> Iterator[str]:
         yield f"{tally.pictures - tally.scored} of {tally.pictures} pictures have no score."
     if not run.plan:
         yield "The run does not say which trials were planned, so it is unknown whether some are missing."
-    if missing:
-        yield f"The run is not finished: {missing} trials are missing."
+    yield from left.sentences
     if tally.identified is None:
         yield "Identification in a gallery was not measured."
     if CLOSENESS.name not in tally.worst:

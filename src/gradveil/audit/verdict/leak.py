@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from gradveil.audit.ladder import is_whole
 from gradveil.core.interval import at_least
 from gradveil.core.metric import FED as AS_FED
 from gradveil.core.metric import Facts
@@ -25,6 +26,7 @@ CLOSENESS, IDENTIFICATION = PSNR, RETRIEVAL  # the two metrics that decide wheth
 MARGIN = 3.0  # dB
 WHOLE = 40.0  # dB: an error of a hundredth of the range, which nobody sees
 NEGATIVE = ("prior", "random", "another")
+VETTED = "prior"  # the last control of a picture that a smaller effort has hit
 RARE = 0.005  # how often pictures that tell nothing of the private ones may be taken for pictures that do
 Place = tuple[str, str, str, int]  # scenario, attack, client, example
 
@@ -86,6 +88,7 @@ class Baselines:
     symmetric: Mapping[Place, float] = field(default_factory=dict)  # closeness under symmetries
     known: frozenset[Place] = field(default=frozenset())  # leaked to an attack without their update
     linked: frozenset[tuple[str, str]] = field(default=frozenset())  # scenario and defense: see `find_linked`
+    vetted: frozenset[Place] = field(default=frozenset())  # of smaller efforts: those whose controls are there
 
     @classmethod
     def of(cls, records: Iterable[Record]) -> Baselines:
@@ -98,6 +101,7 @@ class Baselines:
             frozenset((name, place(r)) for r in controls for name in others if r.scores.get(name, 0) > 0),
             _nearest(controls, SYMMETRIC),
             linked=find_linked(records),
+            vetted=frozenset(place(r) for r in controls if r.control == VETTED),
         )
         return replace(found, known=frozenset(place(r) for r in controls if found.is_leaked(r)))
 
@@ -113,8 +117,21 @@ class Baselines:
 
     def is_near(self, record: Record, guise: Guise = PRIVATE) -> bool:
         """Whether the squared error is at most half of what needs no update."""
+        if not self.counts(record):
+            return False
         near = record.scores.get(guise.near)
         return record.status == "ok" and near is not None and near >= self.floor(record, guise) + MARGIN
+
+    def counts(self, record: Record) -> bool:
+        """Whether it can be a hit: of a smaller effort only where its controls are there to say what else it may be."""
+        return bool(record.control) or is_whole(record.attack) or place(record) in self.vetted
+
+    def is_unvetted_hit(self, record: Record) -> bool:
+        """Whether it would be one, by any search, if its controls were there and showed nothing."""
+        if self.counts(record) or record.status != "ok" or not record.has_truth:
+            return False
+        own = replace(self, vetted=self.vetted | {place(record)})
+        return own.is_leaked(record) or any(own.is_found(record, name) for name in lookups())
 
     def identified_as(self, record: Record) -> tuple[Guise, ...]:
         """The guises in which the picture is found in the gallery, by the update and not by what was believed before.
@@ -155,11 +172,11 @@ class Baselines:
         if search == IDENTIFICATION.name:
             return PRIVATE in self.identified_as(record)
         new = bool(record.control) or (search, place(record)) not in self.otherwise
-        hit = record.scores.get(search, 0) > 0 and new
+        hit = record.scores.get(search, 0) > 0 and new and self.counts(record)
         return hit or any(self.is_found(record, narrower) for narrower in _narrower(search))
 
     def _is_hit(self, record: Record, guise: Guise) -> bool:
-        hit = record.scores.get(guise.found, 0) > 0
+        hit = record.scores.get(guise.found, 0) > 0 and self.counts(record)
         if guise is not FED:
             return hit
         linked = record.fed.get("linked", 0) > 0 and (record.scenario, record.defense) in self.linked

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
+from gradveil.audit.ladder import is_whole
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import Check, by_picture, check_of
 from gradveil.audit.verdict.leak import Baselines, guises_of
@@ -50,7 +51,7 @@ def _doubt(hits: int, pictures: int, failed: int, trials: int) -> str:
 
 def check_attacks(run: Run, baselines: Baselines) -> dict[str, Check]:
     """The positive control of each attack by itself, where it has one."""
-    attacks = dict.fromkeys(record.attack for record in run.records)
+    attacks = dict.fromkeys(record.attack for record in run.records if is_whole(record.attack))
     checks = {attack: check_positive(run, baselines, attack) for attack in attacks}
     return {attack: check for attack, check in checks.items() if check is not None}
 
@@ -71,7 +72,7 @@ def control_records(run: Run, scenario: str, attack: str | None) -> list[Record]
     """What the attack made of undefended clients. In a sequence later clients are those that others left over."""
     own = [r for r in run.records if r.scenario == scenario and not r.control and run.undefended(r.defense)]
     first = _first_clients(run, scenario)
-    return [r for r in own if attack in (None, r.attack) and (not first or r.client in first)]
+    return [r for r in own if attack in (None, r.attack) and is_whole(r.attack) and (not first or r.client in first)]
 
 
 def _first_clients(run: Run, scenario: str) -> Collection[str]:

@@ -9,10 +9,12 @@ from functools import cached_property
 from gradveil.audit import canaries
 from gradveil.audit.results import Run
 from gradveil.audit.verdict.checks import by_picture
+from gradveil.audit.verdict.completeness import count_missing
 from gradveil.audit.verdict.estimate import Estimate, FactsOf, estimate_blank, estimates, worst_per_picture
 from gradveil.audit.verdict.gallery_rank import GalleryRank, rank_in_gallery
 from gradveil.audit.verdict.identify import DECIDED_ALREADY, Search, searches, unreliable_searches
 from gradveil.audit.verdict.leak import CLOSENESS, IDENTIFICATION, Baselines, Guise, count_guises, guises_of
+from gradveil.audit.verdict.reach import ATTACKERS, is_timed, planned_pictures, planned_tries
 from gradveil.core.interval import Interval, at_least, at_most_of, share_interval
 from gradveil.experiment.record import Record
 from gradveil.metrics import facts_of
@@ -41,6 +43,7 @@ class Tally:
     rank: GalleryRank | None = None  # at which place of the gallery the original stands
     searches: tuple[Search, ...] = ()  # every way of looking for the original that was measured
     bytes: int | None = None  # of one client's update
+    planned: int = 0  # pictures that a run with limited time is about, of which it may have seen a part
     facts: FactsOf = field(default=facts_of, repr=False)
 
     @property
@@ -98,7 +101,7 @@ class Tally:
     @property
     def beats_chance(self) -> bool:
         """Whether more pictures are identified than guessing explains, with 95 % confidence."""
-        return self.chance is not None and at_least(self.identified or 0, self.scored) > self.chance
+        return self.chance is not None and at_least(self.identified or 0, max(self.scored, self.planned)) > self.chance
 
     @property
     def found_otherwise(self) -> tuple[Search, ...]:
@@ -150,21 +153,34 @@ def _tallies(run: Run, baselines: Baselines) -> Iterator[Tally]:
     for record in run.records:
         if not record.control and run.scenarios.get(record.scenario, {}).get("role") != "control":
             groups.setdefault((record.scenario, record.defense), []).append(record)
-    doubtful = unreliable_searches(run)
+    if is_timed(run):  # a defense that there was no time for is not left out
+        for scenario, defense, _, kind, _ in run.plan.get("cells", ()):
+            if kind in ATTACKERS and run.scenarios.get(scenario, {}).get("role") != "control":
+                groups.setdefault((scenario, defense), [])
+    doubtful, is_open = unreliable_searches(run), is_timed(run) and bool(count_missing(run, baselines))
     for (scenario, defense), records in groups.items():
-        yield _tally(run, scenario, defense, records, baselines, doubtful)
+        yield _tally(run, scenario, defense, records, baselines, doubtful, is_open)
 
 
 def _tally(
-    run: Run, scenario: str, defense: str, records: list[Record], baselines: Baselines, doubtful: frozenset[str]
+    run: Run,
+    scenario: str,
+    defense: str,
+    records: list[Record],
+    baselines: Baselines,
+    doubtful: frozenset[str],
+    is_open: bool,
 ) -> Tally:
     about, by_place = run.scenarios.get(scenario, {}), by_picture(records)
     pictures = by_place.values()
     measured = any(IDENTIFICATION.name in r.scores for r in records)
-    tries = len({(r.attack, r.attacker) for r in records})
+    tries, planned = len({(r.attack, r.attacker) for r in records}), 0
+    if is_open:  # who looks again and again may not forget how often
+        tries = max(tries, planned_tries(run, scenario, defense))
+        planned = planned_pictures(run, scenario, defense)
     leaked = _places(by_place, baselines.is_leaked)
     identified = _places(by_place, baselines.is_identified) | leaked  # also where this one's search was not measured
-    found = searches(by_place, baselines, run.gallery, tries, doubtful)
+    found = searches(by_place, baselines, run.gallery, tries, doubtful, planned)
     return Tally(
         scenario=scenario,
         role=str(about.get("role", "audited")),
@@ -185,6 +201,7 @@ def _tally(
         rank=rank_in_gallery(by_place, run.gallery, tries),
         searches=found,
         bytes=run.update_bytes(scenario, defense),
+        planned=planned,
         facts=run.facts,
     )
 

@@ -75,6 +75,8 @@ def _finding(finding: Finding, claim: float | None) -> dict[str, Any]:
         "update_bytes": tally.bytes,
         "metrics": {name: _estimate(value) for name, value in tally.worst.items()},
     }
+    if finding.reach is not None:
+        found["reached"] = finding.reach.to_json()
     return found if claim is None else found | {"claim": {"at_most": claim, "supported": finding.supports(claim)}}
 
 

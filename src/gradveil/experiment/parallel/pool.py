@@ -6,8 +6,10 @@ Every task runs on one thread, so that a sum is rounded alike wherever it is mad
 from __future__ import annotations
 
 import logging
+import math
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from gradveil.core.compute import Compute
 from gradveil.core.errors import ConfigError, GradveilError
 from gradveil.core.files import scratch
 from gradveil.core.threads import threads, wait_for
+from gradveil.core.time_limit import OutOfTime
 from gradveil.experiment.parallel import processes
 
 Job = TypeVar("Job")
@@ -81,22 +84,24 @@ class Pool:
         jobs: Sequence[Job],
         give_up: Callable[[Job, str], Result] | None = None,
         on_start: Callable[[Job], None] | None = None,
+        until: float = math.inf,
     ) -> Iterator[tuple[Job, Result]]:
         """Every job with its result, in the order in which they end.
 
         A worker that dies is replaced and its task, with the same seeds, tried again. An error of a task, or a task
         that no worker survives, is an error here unless `give_up` answers for it. `on_start` is called before a job of
         this process; of a job that is elsewhere nobody knows when it starts, and it is called when the job has ended.
+        At `until`, on the clock of `time.monotonic`, what still runs is left and OutOfTime raised.
         """
         if not jobs:
             return iter(())
         on_start = on_start or _ignore
         if self.ray:
-            return _collect(_on_ray(work, jobs, self.ray, self.gpus), give_up, on_start)
+            return _collect(_on_ray(work, jobs, self.ray, self.gpus, until), give_up, on_start)
         if self.workers:
-            answers = processes.run_each(_Caught(work), jobs, self.workers, _no_result, self.limit)
+            answers = processes.run_each(_Caught(work), jobs, self.workers, _no_result, self.limit, until)
             return _collect(answers, give_up, on_start)
-        return (_beside if self.all_threads else _here)(work, jobs, on_start)
+        return (_beside if self.all_threads else _here)(work, jobs, on_start, until)
 
     def check(self, device: str) -> None:
         """Refuse what cannot work here, before anything is computed."""
@@ -129,9 +134,12 @@ def _ignore(job: Any) -> None:
 
 
 def _here(
-    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None]
+    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None], until: float
 ) -> Iterator[tuple[Job, Result]]:
+    """A job that has begun is finished, since nothing looks at the clock beside it."""
     for job in jobs:
+        if time.monotonic() >= until:
+            raise OutOfTime
         on_start(job)
         with one_thread():
             result = work(job)
@@ -139,12 +147,12 @@ def _here(
 
 
 def _beside(
-    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None]
+    work: Callable[[Job], Result], jobs: Sequence[Job], on_start: Callable[[Job], None], until: float
 ) -> Iterator[tuple[Job, Result]]:
     with threads(1, of_torch=torch.get_num_threads()) as submit:
         for job in jobs:
             on_start(job)
-            yield job, wait_for(submit(work, job))
+            yield job, wait_for(submit(work, job), until)
 
 
 @dataclass(frozen=True)
@@ -181,7 +189,7 @@ def _collect(
 
 
 def _on_ray(
-    work: Callable[[Job], Any], jobs: Sequence[Job], address: str, gpus: float
+    work: Callable[[Job], Any], jobs: Sequence[Job], address: str, gpus: float, until: float
 ) -> Iterator[tuple[Job, tuple[Any, str]]]:
     """As many tasks on their way as keep the cluster busy; what the work holds (model, data) travels once."""
     with _cluster(address) as ray:
@@ -193,8 +201,18 @@ def _on_ray(
             while waiting and len(flying) < at_once:
                 job = waiting.pop()
                 flying[remote.remote(shared, job)] = job
-            done, _ = ray.wait(list(flying), num_returns=1)
+            left = until - time.monotonic()
+            done, _ = ray.wait(list(flying), num_returns=1, timeout=max(0.0, left) if math.isfinite(left) else None)
+            if not done:
+                _cancel(ray, flying)
+                raise OutOfTime
             yield flying.pop(done[0]), _fetch(ray, done[0])
+
+
+def _cancel(ray: Any, flying: Mapping[Any, Any]) -> None:
+    """A cluster that is not ours goes on without us."""
+    for reference in flying:
+        ray.cancel(reference, force=True)
 
 
 def _fetch(ray: Any, reference: Any) -> tuple[Any, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import os
 import pickle
@@ -17,6 +18,7 @@ from typing import Any, Generic, TypeVar
 import torch
 
 from gradveil.core.threads import LISTEN
+from gradveil.core.time_limit import OutOfTime
 
 Job = TypeVar("Job")
 Result = TypeVar("Result")
@@ -40,16 +42,20 @@ def run_each(
     workers: int,
     give_up: Callable[[Job, str], Result],
     limit: float | None = None,
+    until: float = math.inf,
 ) -> Iterator[tuple[Job, Result]]:
     """Every job with its result, in the order in which they end; `give_up` answers for a job whose process died.
 
-    A process that takes longer than `limit` seconds is ended, once: what hangs will hang again.
+    A process that takes longer than `limit` seconds is ended, once: what hangs will hang again. At `until`, on the
+    clock of `time.monotonic`, all are ended: OutOfTime.
     """
     waiting, running = [(job, 1) for job in reversed(jobs)], []
     try:
         while waiting or running:
             while waiting and len(running) < workers:
                 running.append(_start(work, *waiting.pop(), limit))
+            if time.monotonic() >= until:
+                raise OutOfTime
             for ended in _wait_for_ended(running):
                 running.remove(ended)
                 why, result = _collect(ended)
