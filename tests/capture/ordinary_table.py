@@ -28,7 +28,7 @@ from gradveil.doctor.diagnose import CAPTURED, diagnose_config
 
 PAGE = Path(__file__).resolve().parents[2] / "docs/captures.md"
 BEGIN, END = "<!-- ordinary rounds: begin -->\n", "<!-- ordinary rounds: end -->\n"
-SECONDS = 120.0  # of a diagnosis, so that a slow machine comes to the same table
+SECONDS = 60.0  # of a diagnosis, so that a slow machine comes to the same table
 HEAD = ("", "model", "optimizer", "order", "dropout", "normalization", "resize", "BatchNorm", "augmentation", "else",
         "replay", "declared wrongly", "error before", "named first", "error after", "right")  # fmt: skip
 

@@ -105,7 +105,7 @@ LOOPS = (
     Loop(name="adam", cause="optimizer was adam", declared=SMALL, optimizer=adam()),
     Loop(name="adam taken for a gradient", cause="optimizer was adam", declared=LocalTraining(), optimizer=adam()),
     Loop(name="adam in minibatches", cause="optimizer was adam", declared=SMALL_THREE, optimizer=adam(), size=2),
-    Loop(name="adam at another rate", cause="optimizer was adam, and its rate was 0.003", declared=SMALL_THREE,
+    Loop(name="adam at another rate", cause="optimizer was adam, its rate 0.003", declared=SMALL_THREE,
          optimizer=adam(3e-3), size=2, slow=True),
     Loop(name="adamw", cause="optimizer was adamw", declared=SMALL_THREE, size=2,
          optimizer=partial(torch.optim.AdamW, lr=1e-3), slow=True),
