@@ -8,7 +8,7 @@ from gradveil.report.decision import advise, state_result
 
 WORDS = {
     "leaks": "can ",
-    "inconclusive": "stays open",
+    "inconclusive": "is not known",
     "not evaluated": "nothing is known",
     "no leak found": "stronger attacks may",
     "bounded": "at most",

@@ -24,7 +24,7 @@ def state_result(run: Run, verdict: Verdict) -> str:
     if verdict.word == "leaks":
         return capitalize(f"{who} {_tell_leaks(judged)}.")
     if verdict.word == "inconclusive":
-        return f"It stays open whether {who} can see the pictures."
+        return f"It is not known whether {who.replace('whoever', 'anyone who')} can see the pictures."
     if not judged or verdict.word == "not evaluated":
         return "Nothing was measured, so nothing is known."
     if verdict.word == "bounded" and (at_most := _largest_bound(judged)) is not None:
@@ -82,7 +82,8 @@ def _list(names: Sequence[str]) -> str:
 
 def advise(verdict: Verdict) -> list[str]:
     """What to do now, the most urgent first. Commands stand between backticks."""
-    return [*_about_defenses(verdict.judged), *_about_links(verdict.judged), *_about_gaps(verdict)]
+    found, gaps = [*_about_defenses(verdict.judged), *_about_links(verdict.judged)], [*_about_gaps(verdict)]
+    return found + gaps if verdict.word == "leaks" else gaps + found
 
 
 def _about_defenses(judged: Sequence[Finding]) -> Iterator[str]:
@@ -117,9 +118,9 @@ def _about_links(judged: Sequence[Finding]) -> Iterator[str]:
 
 
 def _about_gaps(verdict: Verdict) -> Iterator[str]:
-    if verdict.missing:
-        yield f"Give the same command again: {verdict.missing:,} trials are missing."
     if verdict.word in ("inconclusive", "not evaluated"):
         yield "Do not read this as protection: mend what the reasons below name and run it again."
     elif verdict.word in HIDES_MOST:
         yield "Before you sign, read what was assumed and what was not tested."
+    if verdict.missing:
+        yield f"Give the same command again: {verdict.missing:,} trials are missing."
