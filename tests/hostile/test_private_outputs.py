@@ -20,6 +20,7 @@ from typer.main import get_command
 from gradveil.cli import app, main
 from hostile.forged import tree
 
+NVFLARE = Path(__file__).parents[1] / "nvflare_files" / "stored"
 CPU = ["--device", "cpu", "--quiet"]
 TINY = ["--data", "digits", "--model", "mlp", "--images", "2", "--attack", "linear", "--metric", "psnr", *CPU]
 LODA = "loda:extractor=lenet:untrained,layers=all,c=1,steps=2"
@@ -34,6 +35,8 @@ COMMANDS = [
     ["audit", "--capture", "capture.safetensors", "--data", "photos", "--data-option", "size=16", "--data-option",
      "count=30", "--attack", "dlg:steps=3,restarts=1", "--budget", "quick", *CPU, "--out", "out/captured"],
     ["capture", "show", "capture.safetensors"],
+    ["capture", "from-nvflare", str(NVFLARE / "sent.fobs"), "--update", f"site-1={NVFLARE / 'difference.fobs'}",
+     "--shape", "1,8,8", "--classes", "3", "--out", "out/round.safetensors"],
     ["capture", "check", "capture.safetensors", "--data", "photos", "--data-option", "size=16", "--data-option",
      "count=30"],
     ["doctor", "--model", "mlp", "--data", "digits", "--defense", "none", "--budget", "quick"],

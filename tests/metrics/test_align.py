@@ -38,7 +38,7 @@ def test_a_single_batch_needs_no_client_axis():
 
 def test_too_few_leave_gray_and_say_so():
     _, truth = scene(clients=1)
-    images, matched = align(truth[:, [3, 1]], truth)
+    images, matched, _ = align(truth[:, [3, 1]], truth)
     assert matched.tolist() == [[False, True, False, True, False]]
     assert torch.equal(images[matched], truth[matched])
     assert (images[~matched] == 0.5).all()
@@ -47,7 +47,7 @@ def test_too_few_leave_gray_and_say_so():
 def test_too_many_leave_the_worst_out():
     _, truth = scene(clients=2)
     got = torch.cat([1 - truth, truth], 1)
-    images, matched = align(got, truth)
+    images, matched, _ = align(got, truth)
     assert torch.equal(images, truth)
     assert matched.all()
 
@@ -57,7 +57,7 @@ def test_what_was_not_found_is_not_matched():
     found = torch.ones(2, 5, dtype=torch.bool)
     found[0, 2] = False
     found[1] = False
-    images, matched = align(truth, truth, found)
+    images, matched, _ = align(truth, truth, found)
     assert torch.equal(matched, found)
     assert (images[1] == 0.5).all()
 
@@ -67,7 +67,7 @@ def test_a_broken_reconstruction_takes_the_place_that_is_left(bad):
     _, truth = scene(clients=1)
     got = truth[:, [4, 3, 2, 1, 0]].clone()
     got[0, 1] = bad
-    images, matched = align(got, truth)
+    images, matched, _ = align(got, truth)
     assert matched.all()
     assert not images[0, 3].isfinite().any()
     assert torch.equal(images[0, [0, 1, 2, 4]], truth[0, [0, 1, 2, 4]])

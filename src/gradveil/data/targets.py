@@ -56,6 +56,11 @@ def _table(path: Path, labels: np.ndarray) -> Tensor:
     """[n, class] or [n, class, h, w]; of numbers without that axis it is put there."""
     if labels.dtype.kind not in "biuf":
         raise ConfigError(f"{path}: labels are {labels.dtype}, expected class numbers or a table of numbers")
+    if labels.ndim == 1 and (labels.dtype.kind != "f" or not np.mod(labels, 1).any()):
+        raise ConfigError(
+            f"{path}: labels are {labels.dtype}, save class numbers as whole numbers, or a column (N, 1) if they are "
+            "quantities"
+        )
     if labels.dtype.kind != "f" and not np.isin(labels, (0, 1)).all():
         raise ConfigError(
             f"{path}: labels are a table, so every entry must be 0 or 1; save class numbers, 0/1, or floats"
