@@ -1,5 +1,7 @@
 """The sentence at the top of a page, and what it says to do."""
 
+from dataclasses import replace
+
 import pytest
 from synthetic import random_run
 
@@ -38,3 +40,13 @@ def test_every_verdict_has_something_to_do_and_only_a_quiet_one_is_chosen(seed: 
     assert ("choose" in told) == bool(quiet)
     if verdict.word in ("inconclusive", "not evaluated"):
         assert "not read this as protection" in told
+
+
+def test_a_label_with_backticks_is_no_command() -> None:
+    told = ""
+    for seed in range(30):
+        run = random_run(seed)
+        named = replace(run, records=tuple(replace(r, defense=r.defense.replace("odd", "o`d`d")) for r in run.records))
+        told += " ".join(advise(judge(named)))
+    assert "o'd'd" in told
+    assert "`d`" not in told

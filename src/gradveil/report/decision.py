@@ -92,7 +92,7 @@ def _about_defenses(judged: Sequence[Finding]) -> Iterator[str]:
     if any(tally.undefended for tally in leaking):
         yield "Do not send these updates as they are."
     elif leaking:
-        yield f"Do not rely on {_list(list(dict.fromkeys(tally.defense for tally in leaking)))} at this strength."
+        yield f"Do not rely on {_list(list(dict.fromkeys(map(_name, leaking))))} at this strength."
     if quiet:
         best = min(quiet, key=lambda one: (one.verdict != "bounded", 1.0 if one.at_most is None else one.at_most))
         yield _choose(best)
@@ -102,10 +102,15 @@ def _about_defenses(judged: Sequence[Finding]) -> Iterator[str]:
 
 def _choose(best: Finding) -> str:
     """Without a promise: what the word rests on, in a sentence."""
-    name = "these updates" if best.tally.undefended else best.tally.defense
+    name = "these updates" if best.tally.undefended else _name(best.tally)
     if best.verdict == "bounded":
         return f"Of what was tried, choose {name}: its bound holds whatever the attack, under the assumptions below."
     return f"Of what was tried, choose {name} if you must: nothing was found, which stronger attacks may change."
+
+
+def _name(tally: Tally) -> str:
+    """What stands between backticks is drawn as a command, and a label may hold some."""
+    return tally.defense.replace("`", "'")
 
 
 def _about_links(judged: Sequence[Finding]) -> Iterator[str]:
