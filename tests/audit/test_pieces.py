@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
 from toys import Noise, audit
 
 from gradveil.attacks.invertgrad import invertgrad
@@ -16,7 +17,7 @@ from gradveil.audit.lineup_plan import plan_lineups
 from gradveil.audit.pieces import clients_at_once, divide, divide_lineup, in_turn
 from gradveil.audit.results import Run, read_run
 from gradveil.audit.schedule import shards
-from gradveil.audit.speed import Speed, extrapolate
+from gradveil.audit.speed import Speed, count_looks, extrapolate
 from gradveil.audit.verdict.completeness import count_missing
 from gradveil.audit.verdict.leak import Baselines
 from gradveil.audit.verdict.tally import tally_run
@@ -65,6 +66,19 @@ def test_quick_line_ups_stay_whole() -> None:
 def test_few_clients_at_once_where_a_step_is_slow() -> None:
     searched = audit({"search": invertgrad(steps=100, restarts=1)})
     assert [clients_at_once(searched, step, 32) for step in (0.0, 1e-6, 0.02, 0.05, 9.0)] == [32, 32, 10, 4, 1]
+
+
+def test_looks_are_counted_by_masks_as_by_labels() -> None:
+    """Masks are [client, picture, class, height, width]; two clients have the same."""
+    (cell, *_) = plan_lineups(made(3), Compute(), 3)
+    masks = torch.zeros(3, 1, 2, 4, 4)
+    masks[2] = 1
+    held = cell.scenario.private
+    alike = replace(cell, scenario=replace(cell.scenario, private=held._replace(labels=masks)))
+    plain = torch.zeros(3, 1, 2)
+    plain[2] = 1
+    labeled = replace(cell, scenario=replace(cell.scenario, private=held._replace(labels=plain)))
+    assert count_looks(alike) == count_looks(labeled)
 
 
 def test_all_in_turn() -> None:

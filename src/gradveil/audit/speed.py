@@ -99,7 +99,7 @@ def count_looks(cell: LineUpCell) -> float:
     """How often the candidates are gone through, in clients: where all places share that, once for each label."""
     if auto_size(cell.scenario, cell.defense) != SHARED:
         return len(cell.places)
-    labels = {tuple(row) for row in cell.scenario.private.labels.flatten(0, 1).tolist()}
+    labels = {tuple(row) for row in cell.scenario.private.labels.flatten(0, 1).flatten(1).tolist()}
     return min(len(cell.places), len(labels)) / cell.scenario.private.images.shape[1]
 
 
