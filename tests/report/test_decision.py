@@ -1,5 +1,6 @@
 """The sentence at the top of a page, and what it says to do."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -8,6 +9,7 @@ from synthetic import random_run
 from gradveil.audit.verdict import judge
 from gradveil.report.decision import advise, state_result
 
+QUIET = ("no leak found", "bounded")
 WORDS = {
     "leaks": "can ",
     "inconclusive": "is not known",
@@ -36,8 +38,11 @@ def test_every_verdict_has_something_to_do_and_only_a_quiet_one_is_chosen(seed: 
     verdict = judge(run)
     told = " ".join(advise(verdict))
     assert told
-    quiet = [f for f in verdict.judged if f.verdict in ("no leak found", "bounded")]
+    quiet = {f.tally.defense for f in verdict.judged if f.verdict in QUIET}
+    quiet -= {f.tally.defense for f in verdict.judged if f.verdict not in QUIET}
     assert ("choose" in told) == bool(quiet)
+    chosen = re.search(r"choose (\w+)", told)
+    assert chosen is None or chosen[1] in quiet or chosen[1] == "these"
     if verdict.word in ("inconclusive", "not evaluated"):
         assert "not read this as protection" in told
 

@@ -28,7 +28,9 @@ def state_result(run: Run, verdict: Verdict) -> str:
     if not judged or verdict.word == "not evaluated":
         return "Nothing was measured, so nothing is known."
     if verdict.word == "bounded" and (at_most := _largest_bound(judged)) is not None:
-        return capitalize(f"{who} can name at most {percent(at_most, up=True)} of such pictures.")
+        return capitalize(
+            f"{who} can name at most {percent(at_most, up=True)} of such pictures among their candidates."
+        )
     return f"These attacks found no leak in {judged[0].tally.scored} pictures; stronger attacks may."
 
 
@@ -59,7 +61,8 @@ def _share(tally: Tally) -> float:
 
 
 def _tell(most: Tally, least: Tally | None = None) -> str:
-    verb, count = "see" if most.leaked else "tell apart", f"{most.exposed} of {most.scored}"
+    verb = "see" if most.leaked == most.exposed else "see or identify" if most.leaked else "identify"
+    count = f"{most.exposed} of {most.scored}"
     if least is not None and _share(least) < _share(most):
         count = f"at least {least.exposed} and up to {count}"
     return f"{verb} {count} pictures"
@@ -88,7 +91,8 @@ def advise(verdict: Verdict) -> list[str]:
 
 def _about_defenses(judged: Sequence[Finding]) -> Iterator[str]:
     leaking = [one.tally for one in judged if one.verdict == "leaks"]
-    quiet = [one for one in judged if one.verdict in HIDES_MOST]
+    open_ones = {one.tally.defense for one in judged if one.verdict not in HIDES_MOST}  # here or in a variation
+    quiet = [one for one in judged if one.tally.defense not in open_ones]
     if any(tally.undefended for tally in leaking):
         yield "Do not send these updates as they are."
     elif leaking:
@@ -104,7 +108,9 @@ def _choose(best: Finding) -> str:
     """Without a promise: what the word rests on, in a sentence."""
     name = "these updates" if best.tally.undefended else _name(best.tally)
     if best.verdict == "bounded":
-        return f"Of what was tried, choose {name}: its bound holds whatever the attack, under the assumptions below."
+        return (
+            f"Of what was tried, choose {name}: its bound holds for any attack, as far as the assumptions below hold."
+        )
     return f"Of what was tried, choose {name} if you must: nothing was found, which stronger attacks may change."
 
 
