@@ -93,7 +93,7 @@ def test_without_time_the_least_effort_alone_follows_the_closed_forms() -> None:
     ("change", "said"),
     [
         ({"gradient": GRADIENT[:-1]}, "gradient: has 7 tensors, the model has 8 parameters"),
-        ({"gradient": {"fc.bias": GRADIENT[-1]}}, "gradient: has no 'conv1.weight'"),
+        ({"gradient": {f"x{n}": g for n, g in enumerate(GRADIENT)}}, "gradient: has no 'conv1.weight'"),
         ({"gradient": [*GRADIENT[:-1], GRADIENT[0]]}, r"gradient: fc.bias must be \(5,\), got"),
         ({"gradient": [g * torch.nan for g in GRADIENT]}, "not finite, so no picture made it"),
         ({"labels": 5}, "labels: must be classes from 0 to 4"),

@@ -82,7 +82,7 @@ def gradients_of(network: nn.Module) -> list[torch.Tensor]:
 def test_what_is_wrong_is_said() -> None:
     network = model()
     update = gradients(network, CANDIDATES[:1], torch.tensor([0]))
-    with pytest.raises(ConfigError, match="has 1 tensors, the model 2 parameters"):
+    with pytest.raises(ConfigError, match="has 1 tensors, the model has 2 parameters"):
         gradveil.lineup(network, update[:1], CANDIDATES, 0, classes=CLASSES)
     with pytest.raises(ConfigError, match=r"1.bias must be \(4,\), got \(5,\)"):
         gradveil.lineup(network, [update[0], torch.zeros(5)], CANDIDATES, 0, classes=CLASSES)

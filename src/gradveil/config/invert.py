@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from gradveil.attacks.autoattack import autoattack, run_stages
 from gradveil.config.normalization import normalize_as
 from gradveil.core.attack import Attack
-from gradveil.core.client import parameters_of
 from gradveil.core.compute import Compute
 from gradveil.core.defense import Defense
 from gradveil.core.errors import ConfigError
@@ -24,7 +23,8 @@ from gradveil.core.observation import Observation
 from gradveil.core.scenario import LocalTraining, Received, Scenario, ThreatModel
 from gradveil.core.seeds import Seed
 from gradveil.core.server import observe_received
-from gradveil.core.types import Batch, Update
+from gradveil.core.types import Batch
+from gradveil.lineup.guess import by_name
 from gradveil.report.figures import png_uri
 from gradveil.transforms.picture import to_picture
 
@@ -155,7 +155,7 @@ def observe_gradient(
     normalize: str,
 ) -> Observation:
     """What a server knows that received this gradient alone."""
-    update = by_name(model, gradient)
+    update, like = by_name(model, gradient, key="gradient"), next(model.parameters())
     mode = model.training
     model = normalize_as(copy.deepcopy(model), normalize, shape[0])
     classes = count_classes(model, shape)
@@ -164,7 +164,7 @@ def observe_gradient(
     if soft is not None and len(soft) != count:
         raise ConfigError(f"must be {count}, as many as `examples`, got {len(soft)}", key="labels")
     received = Received(
-        update={name: u.unsqueeze(0) for name, u in update.items()},
+        update={name: u.detach().to(like).unsqueeze(0) for name, u in update.items()},
         labels=None if soft is None else soft.unsqueeze(0),
     )
     unknown = Batch(torch.zeros(1, count, *shape), torch.zeros(1, count, classes))  # their size alone is known
@@ -178,31 +178,6 @@ def observe_gradient(
         received=received,
     )
     return observe_received(scenario, Defense())[0]
-
-
-def by_name(model: nn.Module, gradient: Tensors) -> Update:
-    """By parameter name; a parameter that the loss does not depend on has a gradient of zeros."""
-    parameters = parameters_of(model)
-    if not isinstance(gradient, Mapping) and len(gradient) != len(parameters):
-        raise ConfigError(
-            f"has {len(gradient)} tensors, the model has {len(parameters)} parameters, give one for each of "
-            "`model.parameters()`",
-            key="gradient",
-        )
-    given = gradient if isinstance(gradient, Mapping) else dict(zip(parameters, gradient, strict=True))
-    if missing := [name for name in parameters if name not in given]:
-        raise ConfigError(f"has no {missing[0]!r}, name the tensors as `model.named_parameters()` does", key="gradient")
-    return {name: check_tensor(name, given[name], parameter) for name, parameter in parameters.items()}
-
-
-def check_tensor(name: str, given: Tensor | None, parameter: Tensor) -> Tensor:
-    if given is None:
-        return torch.zeros_like(parameter)
-    if given.shape != parameter.shape:
-        raise ConfigError(f"{name} must be {tuple(parameter.shape)}, got {tuple(given.shape)}", key="gradient")
-    if not bool(given.isfinite().all()):
-        raise ConfigError(f"{name} holds numbers that are not finite, so no picture made it", key="gradient")
-    return given.detach().to(parameter)
 
 
 @torch.no_grad()

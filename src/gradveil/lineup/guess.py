@@ -83,7 +83,7 @@ def lineup(
     applied = parse_defense(defense) if isinstance(defense, str) else defense
     gallery = Gallery(images=candidates, labels=_soften(labels, len(candidates), classes))
     trial, client = _play(model, gallery, applied, training, others)
-    trial = replace(trial, updates=[_by_name(client.model, update)])
+    trial = replace(trial, updates=[by_name(client.model, update)])
     guesser, kind, granted = prepare(client, trial, candidates)
     columns = {name: u.unsqueeze(0) for name, u in trial.updates[0].items()}
     settings = make_settings([(trial, 0)], bool(guesser.views), granted)
@@ -132,15 +132,24 @@ def _soften(labels: Tensor | int, count: int, classes: int) -> Tensor:
     return F.one_hot(given.long(), classes).float()
 
 
-def _by_name(model: nn.Module, update: Mapping[str, Tensor] | Sequence[Tensor]) -> Update:
-    """By parameter name, each of its parameter's shape."""
-    shapes = {name: p.shape for name, p in parameters_of(model).items()}
-    found = dict(update) if isinstance(update, Mapping) else dict(zip(shapes, update, strict=False))
-    if len(update) != len(shapes) or found.keys() != shapes.keys():
-        raise ConfigError(f"has {len(update)} tensors, the model {len(shapes)} parameters", key="update")
-    for name, u in found.items():
-        if u.shape != shapes[name]:
-            raise ConfigError(f"{name} must be {tuple(shapes[name])}, got {tuple(u.shape)}", key="update")
-        if not bool(u.isfinite().all()):
-            raise ConfigError(f"{name} holds numbers that are not finite, so no picture made it", key="update")
-    return found
+def by_name(model: nn.Module, update: Mapping[str, Tensor] | Sequence[Tensor | None], key: str = "update") -> Update:
+    """By parameter name, each of its parameter's shape. None, as autograd has it where nothing depends, is zeros."""
+    parameters = parameters_of(model)
+    if len(update) != len(parameters):
+        raise ConfigError(
+            f"has {len(update)} tensors, the model has {len(parameters)} parameters, give one for each", key=key
+        )
+    found = update if isinstance(update, Mapping) else dict(zip(parameters, update, strict=True))
+    if missing := [name for name in parameters if name not in found]:
+        raise ConfigError(f"has no {missing[0]!r}, name the tensors as `model.named_parameters()` does", key=key)
+    return {name: _check_tensor(name, found[name], parameter, key) for name, parameter in parameters.items()}
+
+
+def _check_tensor(name: str, given: Tensor | None, parameter: Tensor, key: str) -> Tensor:
+    if given is None:
+        return torch.zeros_like(parameter)
+    if given.shape != parameter.shape:
+        raise ConfigError(f"{name} must be {tuple(parameter.shape)}, got {tuple(given.shape)}", key=key)
+    if not bool(given.isfinite().all()):
+        raise ConfigError(f"{name} holds numbers that are not finite, so no picture made it", key=key)
+    return given
